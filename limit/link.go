@@ -114,14 +114,14 @@ func (s *session) serve(ctx context.Context, ch *amqpconn.Channel) error {
 				if !ok {
 					return amqpconn.ErrGone
 				}
-				if err := s.divide(ctx, in.Delivery.Body); err != nil {
+				if err := s.divide(ctx, in.Body); err != nil {
 					return err
 				}
 			case in, ok := <-answered:
 				if !ok {
 					return amqpconn.ErrGone
 				}
-				due = l.receive(in.Delivery.Body)
+				due = l.receive(in.Body)
 			case <-tick.C:
 				due = true
 			case <-l.wake:

@@ -35,19 +35,20 @@ func TestHandshakeNegotiates(t *testing.T) {
 }
 
 func TestRefusedHandshake(t *testing.T) {
+	wrong, external := amqpclient.Mechanism{Name: "PLAIN", Response: "\x00user\x00wrong"}, amqpclient.Mechanism{Name: "EXTERNAL"}
 	for name, tt := range map[string]struct {
 		mechanism amqpclient.Mechanism
 		server    func(s *server)
 		check     func(err error) bool
 	}{
-		"mechanism": {amqpclient.External(), func(s *server) { s.start() }, func(err error) bool { return errors.Is(err, amqpclient.ErrMechanism) }},
-		"silent": {amqpclient.Plain("user", "wrong"), func(s *server) {
+		"mechanism": {external, func(s *server) { s.start() }, func(err error) bool { return errors.Is(err, amqpclient.ErrMechanism) }},
+		"silent": {wrong, func(s *server) {
 			if ok := s.start(); ok.Mechanism != "PLAIN" || ok.Response != "\x00user\x00wrong" {
 				s.t.Errorf("got %+v", ok)
 			}
 			close(s.out)
 		}, func(err error) bool { return errors.Is(err, amqpclient.ErrLogin) }},
-		"with a reason": {amqpclient.Plain("user", "wrong"), func(s *server) {
+		"with a reason": {wrong, func(s *server) {
 			s.start()
 			s.send(0, &amqpwire.ConnectionClose{ReplyCode: 403, ReplyText: "ACCESS_REFUSED"})
 			s.next()
@@ -55,7 +56,7 @@ func TestRefusedHandshake(t *testing.T) {
 			e, ok := errors.AsType[*amqpclient.Error](err)
 			return ok && e.Server && e.Code == 403 && e.Text == "ACCESS_REFUSED"
 		}},
-		"not AMQP": {amqpclient.Plain("user", "wrong"), func(s *server) {
+		"not AMQP": {wrong, func(s *server) {
 			_, _ = s.reader.ReadProtocolHeader()
 			s.out <- []byte("HTTP/1.1 400 Bad Request\r\n\r\n")
 			close(s.out)

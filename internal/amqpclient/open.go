@@ -27,25 +27,8 @@ type Config struct {
 	Blocked func(active bool, reason string)
 }
 
-// Mechanism is a SASL mechanism with its response.
+// Mechanism is a SASL mechanism with its initial response.
 type Mechanism struct{ Name, Response string }
-
-// Plain returns the mechanism PLAIN.
-func Plain(user, password string) Mechanism {
-	return Mechanism{"PLAIN", "\x00" + user + "\x00" + password}
-}
-
-// AMQPlain returns RabbitMQ's mechanism AMQPLAIN.
-func AMQPlain(user, password string) (Mechanism, error) {
-	table, err := amqpwire.Table{{Name: "LOGIN", Value: user}, {Name: "PASSWORD", Value: password}}.Append(nil)
-	if err != nil {
-		return Mechanism{}, err
-	}
-	return Mechanism{"AMQPLAIN", string(table[4:])}, nil // without the length
-}
-
-// External returns the mechanism EXTERNAL, in which the certificate of the client contains the user.
-func External() Mechanism { return Mechanism{"EXTERNAL", "\x00*\x00*"} }
 
 // Open performs the handshake. The caller limits its duration with a deadline of the socket, and closes the socket after an
 // error.

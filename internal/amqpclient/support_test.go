@@ -95,7 +95,7 @@ func (s *server) accept(tune amqpwire.ConnectionTune) *amqpwire.ConnectionTuneOk
 	return ok
 }
 
-var config = amqpclient.Config{Mechanisms: []amqpclient.Mechanism{amqpclient.Plain("user", "secret")}, Vhost: "v", Blocked: func(bool, string) {}}
+var config = amqpclient.Config{Mechanisms: []amqpclient.Mechanism{{Name: "PLAIN", Response: "\x00user\x00secret"}}, Vhost: "v", Blocked: func(bool, string) {}}
 
 // connected returns a connection whose server has only performed the handshake.
 func connected(t testing.TB, tune amqpwire.ConnectionTune, cfg amqpclient.Config) (*amqpclient.Conn, *server, *amqpwire.ConnectionTuneOk) {

@@ -1,7 +1,6 @@
 package amqpconn
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -198,7 +197,7 @@ func (ch *amqp091Channel) unbind(b topology.Binding) error {
 
 func (ch *amqp091Channel) confirm(window int) (publisher, error) {
 	p := &amqp091Publisher{
-		ch: ch, inFlight: map[uint64]*Publication{}, confirmations: map[uint64]*amqp.DeferredConfirmation{},
+		ch: ch, inFlight: inFlight{},
 		returns: ch.raw.NotifyReturn(make(chan amqp.Return, window)),
 	}
 	return p, ch.raw.Confirm(false)
@@ -215,10 +214,9 @@ func (ch *amqp091Channel) confirm(window int) (publisher, error) {
 type amqp091Publisher struct {
 	ch *amqp091Channel
 
-	mu            sync.Mutex // not locked during a call to the client
-	inFlight      map[uint64]*Publication
-	confirmations map[uint64]*amqp.DeferredConfirmation
-	returns       <-chan amqp.Return
+	mu       sync.Mutex // not locked during a call to the client
+	inFlight inFlight
+	returns  <-chan amqp.Return
 }
 
 func (s *amqp091Publisher) publish(p *Publication) error {
@@ -228,12 +226,12 @@ func (s *amqp091Publisher) publish(p *Publication) error {
 	s.mu.Unlock()
 	s.ch.conn.socket.startBuffering()
 	confirmation, err := s.ch.raw.PublishWithDeferredConfirm(p.Exchange, p.RoutingKey, true, false, p.Message.publishing())
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err == nil {
-		s.confirmations[p.tag], p.answered = confirmation, confirmation.Done()
+		p.confirmation, p.answered = confirmation, confirmation.Done()
 		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.inFlight, p.tag)
 	p.returned = nil // any return belongs to an equal message
 	if errors.Is(err, amqp.ErrClosed) {
@@ -243,16 +241,12 @@ func (s *amqp091Publisher) publish(p *Publication) error {
 }
 
 func (s *amqp091Publisher) result(p *Publication) error {
-	s.mu.Lock()
-	confirmation := s.confirmations[p.tag]
-	s.mu.Unlock()
-	acked := confirmation.Acked()
+	acked := p.confirmation.Acked()
 	closed := !acked && s.ch.raw.IsClosed() // check this after Acked
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.takeReturns()
 	delete(s.inFlight, p.tag)
-	delete(s.confirmations, p.tag)
 	switch {
 	case p.returned != nil:
 		return p.returned
@@ -274,12 +268,7 @@ func (s *amqp091Publisher) takeReturns() {
 				s.returns = nil
 				return
 			}
-			returned := &Return{Code: int(r.ReplyCode), Text: r.ReplyText}
-			for _, p := range s.inFlight {
-				if p.Exchange == r.Exchange && p.RoutingKey == r.RoutingKey && p.Message.MessageID == r.MessageId && bytes.Equal(p.Message.Body, r.Body) {
-					p.returned = returned
-				}
-			}
+			s.inFlight.returned(&Return{Code: int(r.ReplyCode), Text: r.ReplyText}, r.Exchange, r.RoutingKey, r.MessageId, r.Body)
 		default:
 			return
 		}

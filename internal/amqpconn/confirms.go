@@ -1,8 +1,11 @@
 package amqpconn
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 var (
@@ -38,9 +41,13 @@ type Publication struct {
 
 	tag      uint64
 	answered <-chan struct{}
-	done     chan struct{} // answered, to be closed; only of the native client
-	answer   answer        // only of the native client
 	returned *Return
+
+	confirmation *amqp.DeferredConfirmation // only of amqp091-go
+
+	// Only of the native client:
+	done   chan struct{} // answered, to be closed
+	answer answer
 }
 
 // Return is the result of a publication that the broker could not route.
@@ -50,6 +57,18 @@ type Return struct {
 }
 
 func (r *Return) Error() string { return fmt.Sprintf("returned: %d %s", r.Code, r.Text) }
+
+// inFlight are the publications without a result, by tag.
+type inFlight map[uint64]*Publication
+
+// returned marks the publications to which a return may belong; see Confirming.
+func (f inFlight) returned(r *Return, exchange, key, id string, body []byte) {
+	for _, p := range f {
+		if p.Exchange == exchange && p.RoutingKey == key && p.Message.MessageID == id && bytes.Equal(p.Message.Body, body) {
+			p.returned = r
+		}
+	}
+}
 
 // OpenConfirming opens a channel in confirm mode. The parameter window is the maximum number of publications in flight.
 func (c *Conn) OpenConfirming(window int) (*Confirming, error) {

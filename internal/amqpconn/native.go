@@ -3,7 +3,6 @@ package amqpconn
 import (
 	"errors"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,12 +17,12 @@ import (
 type native struct{ *amqpclient.Conn }
 
 func openNative(transport net.Conn, a address, name string, heartbeat time.Duration, blocked func(blocking)) (client, tuning, error) {
-	mechanisms, err := a.logins()
-	if err != nil {
-		return nil, tuning{}, err
+	var logins []amqpclient.Mechanism
+	for _, m := range a.mechanisms() {
+		logins = append(logins, amqpclient.Mechanism{Name: m.Mechanism(), Response: m.Response()})
 	}
 	conn, err := amqpclient.Open(transport, amqpclient.Config{
-		Mechanisms: mechanisms,
+		Mechanisms: logins,
 		Vhost:      a.Vhost,
 		ChannelMax: a.ChannelMax,
 		FrameMax:   maxFrame,
@@ -51,26 +50,6 @@ func openNative(transport net.Conn, a address, name string, heartbeat time.Durat
 		return s
 	}
 	return native{conn}, tuning{int(conn.ChannelMax), int(conn.FrameMax), conn.Heartbeat, text("version"), text("platform")}, nil
-}
-
-// logins returns the login mechanisms of the URL with its user and password.
-func (a address) logins() (all []amqpclient.Mechanism, err error) {
-	for _, name := range a.AuthMechanism {
-		m := amqpclient.Plain(a.Username, a.Password)
-		switch strings.ToUpper(name) {
-		case "EXTERNAL":
-			m = amqpclient.External()
-		case "AMQPLAIN":
-			if m, err = amqpclient.AMQPlain(a.Username, a.Password); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, m)
-	}
-	if all == nil {
-		all = append(all, amqpclient.Plain(a.Username, a.Password))
-	}
-	return all, nil
 }
 
 // clientError converts an error of package amqpclient.
@@ -101,7 +80,7 @@ func closeError(e *amqpclient.Error) *amqp.Error {
 }
 
 func (n native) open() (channel, error) {
-	ch := &nativeChannel{consumers: map[string]*nativeConsumer{}, publisher: nativePublisher{next: 1, oldest: 1, inFlight: map[uint64]*Publication{}}}
+	ch := &nativeChannel{consumers: map[string]*nativeConsumer{}, publisher: nativePublisher{next: 1, oldest: 1, inFlight: inFlight{}}}
 	var err error
 	if ch.Channel, err = n.Open(ch); err != nil {
 		return nil, clientError(err)
@@ -163,12 +142,8 @@ func (ch *nativeChannel) reject(tag uint64, requeue bool) error {
 }
 
 func (ch *nativeChannel) declareExchange(e topology.Exchange, passive bool) error {
-	args, err := wireTable(e.Args)
-	if err != nil {
-		return err
-	}
 	return ch.call(&amqpwire.ExchangeDeclare{
-		Exchange: e.Name, Type: e.Kind, Passive: passive, Durable: !e.Transient, AutoDelete: e.AutoDelete, Internal: e.Internal, Arguments: args,
+		Exchange: e.Name, Type: e.Kind, Passive: passive, Durable: !e.Transient, AutoDelete: e.AutoDelete, Internal: e.Internal, Arguments: wireTable(e.Args),
 	})
 }
 
@@ -177,12 +152,8 @@ func (ch *nativeChannel) deleteExchange(name string) error {
 }
 
 func (ch *nativeChannel) declareQueue(q topology.Queue, passive bool) (messages, consumers int, err error) {
-	args, err := wireTable(q.Args)
-	if err != nil {
-		return 0, 0, err
-	}
 	answer, err := ch.Call(&amqpwire.QueueDeclare{
-		Queue: q.Name, Passive: passive, Durable: !q.Transient, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Arguments: args,
+		Queue: q.Name, Passive: passive, Durable: !q.Transient, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Arguments: wireTable(q.Args),
 	})
 	if err != nil {
 		return 0, 0, clientError(err)
@@ -196,25 +167,17 @@ func (ch *nativeChannel) deleteQueue(name string, ifIdle bool) error {
 }
 
 func (ch *nativeChannel) bind(b topology.Binding) error {
-	args, err := wireTable(b.Args)
-	if err != nil {
-		return err
-	}
 	if b.ToExchange != "" {
-		return ch.call(&amqpwire.ExchangeBind{Destination: b.ToExchange, Source: b.Exchange, RoutingKey: b.RoutingKey, Arguments: args})
+		return ch.call(&amqpwire.ExchangeBind{Destination: b.ToExchange, Source: b.Exchange, RoutingKey: b.RoutingKey, Arguments: wireTable(b.Args)})
 	}
-	return ch.call(&amqpwire.QueueBind{Queue: b.Queue, Exchange: b.Exchange, RoutingKey: b.RoutingKey, Arguments: args})
+	return ch.call(&amqpwire.QueueBind{Queue: b.Queue, Exchange: b.Exchange, RoutingKey: b.RoutingKey, Arguments: wireTable(b.Args)})
 }
 
 func (ch *nativeChannel) unbind(b topology.Binding) error {
-	args, err := wireTable(b.Args)
-	if err != nil {
-		return err
-	}
 	if b.ToExchange != "" {
-		return ch.call(&amqpwire.ExchangeUnbind{Destination: b.ToExchange, Source: b.Exchange, RoutingKey: b.RoutingKey, Arguments: args})
+		return ch.call(&amqpwire.ExchangeUnbind{Destination: b.ToExchange, Source: b.Exchange, RoutingKey: b.RoutingKey, Arguments: wireTable(b.Args)})
 	}
-	return ch.call(&amqpwire.QueueUnbind{Queue: b.Queue, Exchange: b.Exchange, RoutingKey: b.RoutingKey, Arguments: args})
+	return ch.call(&amqpwire.QueueUnbind{Queue: b.Queue, Exchange: b.Exchange, RoutingKey: b.RoutingKey, Arguments: wireTable(b.Args)})
 }
 
 func (ch *nativeChannel) get(queue string) (d Delivery, found bool, err error) {
@@ -258,11 +221,8 @@ func (ch *nativeChannel) End() {
 }
 
 func (ch *nativeChannel) send(exchange, key string, m *Message) error {
-	p, err := m.properties(transient)
-	if err == nil {
-		err = ch.Publish(&amqpwire.BasicPublish{Exchange: exchange, RoutingKey: key}, &p, m.Body, true, nil)
-	}
-	return clientError(err)
+	p := m.properties(transient)
+	return clientError(ch.Publish(&amqpwire.BasicPublish{Exchange: exchange, RoutingKey: key}, &p, m.Body, true, nil))
 }
 
 func (ch *nativeChannel) confirm(int) (publisher, error) {

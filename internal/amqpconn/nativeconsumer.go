@@ -73,10 +73,6 @@ func (c *nativeConsumer) close() {
 }
 
 func (ch *nativeChannel) consume(c consumer) (Deliveries, error) {
-	args, err := wireTable(c.args)
-	if err != nil {
-		return nil, err
-	}
 	tag := c.tag
 	if tag == "" {
 		tag = "reprise-" + rand.Text()
@@ -89,7 +85,7 @@ func (ch *nativeChannel) consume(c consumer) (Deliveries, error) {
 	ch.mu.Lock()
 	ch.consumers[tag] = passed // before the first delivery
 	ch.mu.Unlock()
-	if err := ch.call(&amqpwire.BasicConsume{Queue: c.queue, ConsumerTag: tag, NoAck: c.noAck, Exclusive: c.exclusive, Arguments: args}); err != nil {
+	if err := ch.call(&amqpwire.BasicConsume{Queue: c.queue, ConsumerTag: tag, NoAck: c.noAck, Exclusive: c.exclusive, Arguments: wireTable(c.args)}); err != nil {
 		ch.drop(tag)
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package amqpconn
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,9 +14,9 @@ type nativePublisher struct {
 	ch *nativeChannel
 
 	mu           sync.Mutex
-	inFlight     map[uint64]*Publication // without an answer, by tag
-	next, oldest uint64                  // all publications before oldest have an answer
-	ended        bool                    // no further publication gets an answer
+	inFlight     inFlight // without an answer
+	next, oldest uint64   // all publications before oldest have an answer
+	ended        bool     // no further publication gets an answer
 }
 
 // answer is the broker's answer to a publication.
@@ -31,13 +30,10 @@ const (
 )
 
 func (s *nativePublisher) publish(p *Publication) error {
-	properties, err := p.Message.properties(persistent)
-	if err != nil {
-		return err
-	}
+	properties := p.Message.properties(persistent)
 	done := make(chan struct{})
 	p.answered, p.done, p.answer, p.returned, p.tag = done, done, none, nil, 0 // no publication has the tag 0
-	err = s.ch.Publish(&amqpwire.BasicPublish{Exchange: p.Exchange, RoutingKey: p.RoutingKey, Mandatory: true}, &properties, p.Message.Body, false, func() error {
+	err := s.ch.Publish(&amqpwire.BasicPublish{Exchange: p.Exchange, RoutingKey: p.RoutingKey, Mandatory: true}, &properties, p.Message.Body, false, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.ended {
@@ -103,7 +99,6 @@ func (s *nativePublisher) answer(tag uint64, a answer) {
 	}
 }
 
-// returned marks the publications to which a return may belong; see Confirming.
 func (s *nativePublisher) returned(m *amqpwire.BasicReturn, c *amqpclient.Content) {
 	var properties amqpwire.Properties
 	if properties.Parse(c.Properties, amqpwire.PropMessageID) != nil {
@@ -111,12 +106,7 @@ func (s *nativePublisher) returned(m *amqpwire.BasicReturn, c *amqpclient.Conten
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	returned := &Return{Code: int(m.ReplyCode), Text: m.ReplyText}
-	for _, p := range s.inFlight {
-		if p.Exchange == m.Exchange && p.RoutingKey == m.RoutingKey && p.Message.MessageID == properties.MessageID && bytes.Equal(p.Message.Body, c.Body) {
-			p.returned = returned
-		}
-	}
+	s.inFlight.returned(&Return{Code: int(m.ReplyCode), Text: m.ReplyText}, m.Exchange, m.RoutingKey, properties.MessageID, c.Body)
 }
 
 // end answers all publications in flight.

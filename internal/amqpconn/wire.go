@@ -1,8 +1,6 @@
 package amqpconn
 
 import (
-	"fmt"
-	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -19,11 +17,8 @@ const (
 )
 
 // properties returns the properties on the wire.
-func (m *Message) properties(mode uint8) (amqpwire.Properties, error) {
-	headers, err := wireTable(m.Headers)
-	if err != nil {
-		return amqpwire.Properties{}, err
-	}
+func (m *Message) properties(mode uint8) amqpwire.Properties {
+	headers := wireTable(m.Headers)
 	p := amqpwire.Properties{
 		Flags: amqpwire.PropDeliveryMode | m.zeros()&settable, DeliveryMode: mode, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Headers: headers,
 		Priority: m.Priority, CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Expiration: m.Expiration, MessageID: m.MessageID,
@@ -44,7 +39,7 @@ func (m *Message) properties(mode uint8) (amqpwire.Properties, error) {
 		p.Flags |= amqpwire.PropTimestamp
 		p.Timestamp = uint64(m.Timestamp.Unix())
 	}
-	return p, nil
+	return p
 }
 
 // settable are the properties that Message.Zero can contain.
@@ -106,27 +101,19 @@ func messageValue(v any) any {
 	return v
 }
 
-// wireTable converts a table for the wire.
-func wireTable[T ~map[string]any](t T) (amqpwire.Table, error) {
+// wireTable converts a table of EncodeTable for the wire.
+func wireTable[T ~map[string]any](t T) amqpwire.Table {
 	if len(t) == 0 {
-		return nil, nil
+		return nil
 	}
 	out := make(amqpwire.Table, 0, len(t))
 	for name, v := range t {
-		if len(name) > math.MaxUint8 {
-			return nil, fmt.Errorf("%w: header name %.40q… must have at most 255 bytes: got %d", ErrInvalidMessage, name, len(name))
-		}
-		v, err := wireValue(v)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, amqpwire.Field{Name: name, Value: v})
+		out = append(out, amqpwire.Field{Name: name, Value: wireValue(v)})
 	}
-	return out, nil
+	return out
 }
 
-// wireValue converts a value of EncodeTable for the wire.
-func wireValue(v any) (any, error) {
+func wireValue(v any) any {
 	switch v := v.(type) {
 	case amqp.Table:
 		return wireTable(v)
@@ -135,16 +122,13 @@ func wireValue(v any) (any, error) {
 	case []any:
 		out := make(amqpwire.Array, len(v))
 		for i, e := range v {
-			var err error
-			if out[i], err = wireValue(e); err != nil {
-				return nil, err
-			}
+			out[i] = wireValue(e)
 		}
-		return out, nil
+		return out
 	case time.Time:
-		return amqpwire.Timestamp(v.Unix()), nil
+		return amqpwire.Timestamp(v.Unix())
 	case Decimal:
-		return amqpwire.Decimal{Scale: v.Scale, Value: uint32(v.Value)}, nil
+		return amqpwire.Decimal{Scale: v.Scale, Value: uint32(v.Value)}
 	}
-	return v, nil
+	return v
 }

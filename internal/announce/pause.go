@@ -54,7 +54,7 @@ func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p proto
 		select {
 		case d, ok := <-in:
 			if ok {
-				p = protocol.ReadPause(d.Delivery.Body)
+				p = protocol.ReadPause(d.Body)
 			}
 		case <-timer.C:
 		case <-ctx.Done():

@@ -85,7 +85,7 @@ func (s *session) serve(ctx context.Context) error {
 				s.commands = nil // the context of the channel is canceled next, with the reason
 				continue
 			}
-			if c, ok := protocol.ReadCommand(in.Delivery.Body); ok {
+			if c, ok := protocol.ReadCommand(in.Body); ok {
 				s.execute(ctx, c)
 			}
 		case <-tick.C:

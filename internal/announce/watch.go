@@ -61,7 +61,7 @@ func watch(ctx context.Context, ch *amqpconn.Channel, ready func(context.Context
 			if !ok {
 				return amqpconn.ErrGone
 			}
-			if s, ok := protocol.ReadWorkerStatus(in.Delivery.Body); ok {
+			if s, ok := protocol.ReadWorkerStatus(in.Body); ok {
 				each(s)
 			}
 		case <-ch.Context().Done():

@@ -181,7 +181,7 @@ func (s *session) cancelLate(tag string, deliveries amqpconn.Deliveries) {
 	}
 	for in := range deliveries {
 		s.acks.Delivered()
-		s.acks.Settle(in.Delivery.Tag, ack.NackRequeue)
+		s.acks.Settle(in.Tag, ack.NackRequeue)
 	}
 }
 
