@@ -52,7 +52,6 @@ func TestKilledNodesKeepLimits(t *testing.T) {
 			{cfg: limit.Config{Name: "rated", Rate: rate}},
 			{cfg: limit.Config{Name: "counted", Concurrency: most}},
 		}
-		var clients []*reprise.Client
 		for n := range processes {
 			// Each process begins with another node.
 			hosts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(c.URL(), "amqp://guest:guest@"), "/"), ",")
@@ -61,7 +60,6 @@ func TestKilledNodesKeepLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clients = append(clients, client)
 			t.Cleanup(func() { _ = client.Close(context.Background()) })
 			for _, l := range all {
 				shared, err := limit.New(client, l.cfg)
