@@ -19,7 +19,7 @@ import (
 // API.
 
 // clients are the parameters of the URL that select an AMQP client.
-var clients = map[string]string{"native": "?client=native", "amqp091-go": ""}
+var clients = map[string]string{"native": "", "amqp091-go": "?client=amqp091-go"}
 
 // eachClient calls test with a connection of each client.
 func eachClient(t *testing.T, test func(t *testing.T, link *amqpconn.Link, conn *amqpconn.Conn)) {

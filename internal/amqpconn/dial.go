@@ -90,10 +90,10 @@ func (c *Conn) open(ctx context.Context, l *Link, a address, timeout time.Durati
 		transport = secured
 	}
 	heartbeat := cmp.Or(l.cfg.Heartbeat, a.heartbeat)
-	if a.native {
-		c.raw, c.tuned, err = openNative(transport, a, l.name, heartbeat, c.blockedBy)
-	} else {
+	if a.amqp091 {
 		c.raw, c.tuned, err = openAMQP091(transport, c.socket, a, l.name, heartbeat, c.blockedBy)
+	} else {
+		c.raw, c.tuned, err = openNative(transport, a, l.name, heartbeat, c.blockedBy)
 	}
 	return err
 }

@@ -10,8 +10,8 @@
 //   - The result of a publication is correct. A confirmed and routed message has no error, a nack remains a nack even if
 //     a later confirm is cumulative, and a closed channel does not count as an answer.
 //
-// Below it is one of two clients, with the interface in client.go: amqp091.go adapts amqp091-go, and native.go adapts
-// package amqpclient, which a URL can select. The tests in conformance_test.go use only the exported API, and run with both.
+// Below it is one of two clients, with the interface in client.go: native.go adapts package amqpclient, and amqp091.go adapts
+// amqp091-go, which a URL can select. The tests in conformance_test.go use only the exported API, and run with both.
 //
 // The package compensates for the following behavior of amqp091-go. Each case is handled in one file:
 //

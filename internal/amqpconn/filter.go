@@ -300,13 +300,10 @@ const marksRoom = 256
 // appendMoved appends a received content header frame whose headers are too large, and moves them to the body.
 func appendMoved(dst, frame []byte, limit int) []byte {
 	var c content
-	payload := frame[frameHead : len(frame)-1]
-	if !c.split(payload) || c.values[posHeaders] == nil {
+	if !c.split(frame[frameHead:len(frame)-1]) || c.values[posHeaders] == nil {
 		return append(dst, frame...)
 	}
-	rest := amqpwire.FrameOverhead + len(payload) - len(c.values[posHeaders])
-	table, moved := move(c.values[posHeaders], limit-rest-marksRoom)
-	c.values[posHeaders] = table
+	moved := c.move(limit)
 	c.mark()
 	size := c.head[4:contentHead]
 	binary.BigEndian.PutUint64(size, binary.BigEndian.Uint64(size)+uint64(len(moved)))
@@ -314,6 +311,22 @@ func appendMoved(dst, frame []byte, limit int) []byte {
 	dst = append(c.append(append(dst, frame[:frameHead]...)), amqpwire.FrameEnd)
 	binary.BigEndian.PutUint32(dst[start+3:], uint32(len(dst)-start-amqpwire.FrameOverhead))
 	return amqpwire.AppendBodyFrames(dst, binary.BigEndian.Uint16(frame[1:]), moved, uint32(limit))
+}
+
+// size returns the size of the content header frame.
+func (c *content) size() int {
+	size := amqpwire.FrameOverhead + contentHead + 2
+	for _, v := range c.values {
+		size += len(v)
+	}
+	return size
+}
+
+// move removes the headers that do not fit into a frame, and returns them.
+func (c *content) move(limit int) []byte {
+	table, moved := move(c.values[posHeaders], limit-(c.size()-len(c.values[posHeaders]))-marksRoom)
+	c.values[posHeaders] = table
+	return moved
 }
 
 // send appends a content header of the client without marks, and with the unpacked headers.

@@ -80,7 +80,7 @@ func closeError(e *amqpclient.Error) *amqp.Error {
 }
 
 func (n native) open() (channel, error) {
-	ch := &nativeChannel{consumers: map[string]*nativeConsumer{}, publisher: nativePublisher{next: 1, oldest: 1, inFlight: inFlight{}}}
+	ch := &nativeChannel{maxFrame: int(n.FrameMax), consumers: map[string]*nativeConsumer{}, publisher: nativePublisher{next: 1, oldest: 1, inFlight: inFlight{}}}
 	var err error
 	if ch.Channel, err = n.Open(ch); err != nil {
 		return nil, clientError(err)
@@ -105,6 +105,7 @@ func (n native) unreadable() bool {
 type nativeChannel struct {
 	*amqpclient.Channel
 	publisher nativePublisher
+	maxFrame  int
 
 	mu        sync.Mutex
 	consumers map[string]*nativeConsumer
@@ -185,7 +186,7 @@ func (ch *nativeChannel) get(queue string) (d Delivery, found bool, err error) {
 	_, err = ch.Take(&amqpwire.BasicGet{Queue: queue}, func(m amqpwire.Method, c *amqpclient.Content) {
 		if ok, is := m.(*amqpwire.BasicGetOk); is {
 			found = true
-			d, unreadable = received(c)
+			d, unreadable = received(c, ch.maxFrame)
 			d.Tag, d.Redelivered, d.Exchange, d.RoutingKey = ok.DeliveryTag, ok.Redelivered, ok.Exchange, ok.RoutingKey
 		}
 	})

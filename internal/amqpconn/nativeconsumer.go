@@ -116,7 +116,7 @@ func (ch *nativeChannel) Deliver(m *amqpwire.BasicDeliver, c *amqpclient.Content
 	if consumer == nil {
 		return nil // canceled; the broker requeues the message when the channel closes
 	}
-	d, err := received(c)
+	d, err := received(c, ch.maxFrame)
 	d.Tag, d.Redelivered, d.Exchange, d.RoutingKey = m.DeliveryTag, m.Redelivered, m.Exchange, m.RoutingKey
 	if err == nil {
 		consumer.put(Incoming{d, m.ConsumerTag})

@@ -10,16 +10,19 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The client closes the connection when it receives headers that it cannot decode. Therefore the filter packs such headers
-// into HeaderUnreadable, from where it unpacks them when the client publishes the message. If the headers exceed the maximum
-// size of a frame, the filter passes them as the beginning of the body, and HeaderUnreadable contains their size.
-// NewDelivery then packs them.
+// amqp091-go closes the connection when it receives headers that it cannot decode. Therefore such headers are packed into
+// HeaderUnreadable, from where they are unpacked when the message is published. With package amqpclient, received packs the
+// same headers: otherwise a message that one client handles would be parked by the other one. Headers that exceed the maximum
+// size of a frame are packed, too, because a copy with all of them cannot be published.
+//
+// For amqp091-go, the filter packs. It passes headers that exceed a frame as the beginning of the body, and HeaderUnreadable
+// contains their size; newDelivery then packs them.
 
-// HeaderUnreadable contains the headers of a message that the client cannot decode, as bytes in the encoding of AMQP. Only the
-// filter writes it: it also packs a header of this name from the broker.
+// HeaderUnreadable contains the headers of a message that amqp091-go cannot decode, as bytes in the encoding of AMQP. No other
+// header has this name: it would be packed.
 const HeaderUnreadable = "x-reprise-unreadable"
 
-// Limits of the client for the depth of nested tables and arrays, and for the entries of one of them.
+// Limits of amqp091-go for the depth of nested tables and arrays, and for the entries of one of them.
 const (
 	clientDepth   = 32
 	clientEntries = 8192
@@ -28,7 +31,7 @@ const (
 // maxKept limits the readable headers of a message with too many headers, so that further headers can be added.
 const maxKept = clientEntries / 2
 
-// Unreadable returns an error if the client cannot decode all headers.
+// Unreadable returns an error if not all headers are readable.
 func Unreadable(headers topology.Table) error {
 	if headers[HeaderUnreadable] == nil {
 		return nil

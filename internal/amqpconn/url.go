@@ -30,7 +30,7 @@ type address struct {
 	addr      string        // host:port
 	heartbeat time.Duration // the URL's parameter, or DefaultHeartbeat
 
-	native       bool   // use package amqpclient instead of amqp091-go
+	amqp091      bool   // use amqp091-go instead of package amqpclient
 	passwordFile string // file of the password; "": the password is in the URL
 }
 
@@ -127,7 +127,7 @@ func ParseURL(url string) (Addresses, error) {
 				return fault("the port of host %d must be 1 to 65535", i+1)
 			}
 		}
-		a := address{heartbeat: heartbeatOf(tail), passwordFile: parameter(tail, "passwordfile"), native: parameter(tail, "client") == nativeClient}
+		a := address{heartbeat: heartbeatOf(tail), passwordFile: parameter(tail, "passwordfile"), amqp091: parameter(tail, "client") == amqp091Client}
 		var err error
 		if a.URI, err = amqp.ParseURI(scheme + "://" + login + host + tail); err != nil {
 			return fault("%s", malformed(err))
@@ -155,8 +155,8 @@ var (
 	tlsParameters   = []string{"cacertfile", "certfile", "keyfile", "server_name_indication", "verify"}
 )
 
-// nativeClient is the value of the parameter client that selects package amqpclient.
-const nativeClient = "native"
+// amqp091Client is the value of the parameter client that selects amqp091-go.
+const amqp091Client = "amqp091-go"
 
 // checkParameters returns the first fault in the parameters of a URL, or "". The AMQP client ignores unknown
 // parameters. The result does not quote unknown names, because they could be part of a password.
@@ -179,8 +179,8 @@ func checkParameters(scheme, tail string) string {
 			return "its parameter " + name + " is empty"
 		case len(values) > 1 && name != "auth_mechanism":
 			return "parameter " + name + " is set twice"
-		case name == "client" && values[0] != nativeClient:
-			return "its parameter client must be " + nativeClient
+		case name == "client" && values[0] != amqp091Client:
+			return "its parameter client must be " + amqp091Client
 		case scheme != "amqps" && slices.Contains(tlsParameters, name):
 			return "its parameter " + name + " requires amqps://"
 		case name == "verify" && values[0] != "verify_peer":

@@ -1,6 +1,8 @@
 package amqpconn
 
 import (
+	"cmp"
+	"errors"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -18,7 +20,7 @@ const (
 
 // properties returns the properties on the wire.
 func (m *Message) properties(mode uint8) amqpwire.Properties {
-	headers := wireTable(m.Headers)
+	headers := unpacked(wireTable(m.Headers))
 	p := amqpwire.Properties{
 		Flags: amqpwire.PropDeliveryMode | m.zeros()&settable, DeliveryMode: mode, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Headers: headers,
 		Priority: m.Priority, CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Expiration: m.Expiration, MessageID: m.MessageID,
@@ -42,18 +44,45 @@ func (m *Message) properties(mode uint8) amqpwire.Properties {
 	return p
 }
 
+// unpacked replaces the packed headers, except for those that copies must not have.
+func unpacked(t amqpwire.Table) amqpwire.Table {
+	packed, _ := t.Get(HeaderUnreadable)
+	b, _ := packed.([]byte)
+	if b == nil {
+		return t
+	}
+	all, ok := splitTable(b)
+	if !ok {
+		return t
+	}
+	t = t.Delete(HeaderUnreadable)
+	for _, h := range all {
+		if !isRouting(h.name) {
+			t = append(t, amqpwire.Field{Name: h.name, Value: amqpwire.Encoded(h.value)})
+		}
+	}
+	return t
+}
+
 // settable are the properties that Message.Zero can contain.
 const settable = amqpwire.PropContentType | amqpwire.PropContentEncoding | amqpwire.PropCorrelationID | amqpwire.PropReplyTo | amqpwire.PropExpiration |
 	amqpwire.PropMessageID | amqpwire.PropType | amqpwire.PropUserID | amqpwire.PropAppID | amqpwire.PropHeaders | amqpwire.PropPriority
 
-// received returns the message of a content. Headers that nest too deep are in HeaderUnreadable.
-func received(c *amqpclient.Content) (Delivery, error) {
+// received returns the message of a content. Its headers are packed as those for amqp091-go, so that a message has the same
+// headers with both clients: see HeaderUnreadable.
+func received(c *amqpclient.Content, maxFrame int) (Delivery, error) {
 	var p amqpwire.Properties
 	const all = settable | amqpwire.PropDeliveryMode | amqpwire.PropTimestamp
-	if err := p.Parse(c.Properties, all); err != nil {
+	err := p.Parse(c.Properties, all)
+	var moved []byte
+	if err != nil || amqpwire.FrameOverhead+contentHead+len(c.Properties) > maxFrame || !readableTable(p.Headers, 0) {
 		var packed content
-		if !packed.split(append(make([]byte, contentHead), c.Properties...)) || !packed.pack() {
-			return Delivery{}, err
+		if !packed.split(append(make([]byte, contentHead), c.Properties...)) {
+			return Delivery{}, cmp.Or(err, errProperties)
+		}
+		packed.pack()
+		if packed.size() > maxFrame {
+			moved = packed.move(maxFrame)
 		}
 		if err := p.Parse(packed.append(nil)[contentHead:], all); err != nil {
 			return Delivery{}, err
@@ -65,6 +94,9 @@ func received(c *amqpclient.Content) (Delivery, error) {
 	}}
 	if p.Has(amqpwire.PropHeaders) {
 		d.Headers = messageTable(p.Headers)
+		if moved != nil {
+			d.Headers[HeaderUnreadable] = moved
+		}
 	}
 	if p.Has(amqpwire.PropTimestamp) {
 		d.Timestamp = time.Unix(int64(p.Timestamp), 0)
@@ -72,6 +104,37 @@ func received(c *amqpclient.Content) (Delivery, error) {
 	d.Zero = p.Flags & settable
 	d.Zero = d.zeros()
 	return d, nil
+}
+
+// errProperties is the fault of properties with flags that AMQP 0-9-1 does not have.
+var errProperties = errors.New("unknown properties")
+
+// readableTable reports whether amqp091-go can decode a table at the given depth, and none of its fields has the name of packed
+// headers.
+func readableTable(t amqpwire.Table, depth int) bool {
+	for _, f := range t {
+		if f.Name == HeaderUnreadable && depth == 0 || !readableValue(f.Value, depth) {
+			return false
+		}
+	}
+	return len(t) <= clientEntries
+}
+
+func readableValue(v any, depth int) bool {
+	switch v := v.(type) {
+	case amqpwire.Table:
+		return depth < clientDepth && readableTable(v, depth+1)
+	case amqpwire.Array:
+		if depth == clientDepth || len(v) > clientEntries {
+			return false
+		}
+		for _, e := range v {
+			if !readableValue(e, depth+1) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // messageTable converts a table from the wire. The last of several fields with the same name counts.

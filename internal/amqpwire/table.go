@@ -58,6 +58,10 @@ type Decimal struct {
 	Value uint32
 }
 
+// Encoded is a field value with its type octet, in the encoding on the wire. The encoder writes it unchanged, and the decoder never
+// returns it.
+type Encoded []byte
+
 // Get returns the value of the first field with the given name, and reports whether this field exists.
 func (t Table) Get(name string) (any, bool) {
 	if i := t.index(name); i >= 0 {

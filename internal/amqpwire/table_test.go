@@ -180,3 +180,16 @@ func TestTypeName(t *testing.T) {
 		}
 	}
 }
+
+func TestAppendWritesEncodedValue(t *testing.T) {
+	want := Table{{"a", int32(7)}, {"b", Table{{"c", "text"}}}}
+	got, err := Table{{"a", Encoded("I\x00\x00\x00\x07")}, {"b", Encoded("F\x00\x00\x00\x0b\x01cS\x00\x00\x00\x04text")}}.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := ParseTable(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustEqual(t, want, back)
+}

@@ -147,6 +147,8 @@ func (e *encoder) value(v any, depth int) {
 	case Table:
 		e.octet('F')
 		e.tableAt(v, depth+1)
+	case Encoded:
+		e.b = append(e.b, v...)
 	default:
 		e.fail(fmt.Errorf("cannot encode Go type %T as an AMQP field", v))
 	}

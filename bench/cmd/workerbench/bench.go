@@ -125,8 +125,8 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 // contend runs a contender in a separate process.
 func (b *bench) contend(ctx context.Context, e entry, messages int) (result, error) {
 	url := b.url
-	if e.native {
-		url += "?client=native"
+	if e.amqp091 {
+		url += "?client=amqp091-go"
 	}
 	args := append([]string{contending, "-name", e.contender, "-url", url, "-queue", workQueue, "-messages", fmt.Sprint(messages), "-partitions", fmt.Sprint(e.partitions), "-reprise", filepath.Join(b.root, "bin/reprise")}, e.job.args()...)
 	if b.broker != nil {

@@ -24,7 +24,7 @@ type entry struct {
 	share           float64 // fraction of the messages that the contender handles; 0 means 1
 	partitions      int     // 0: the messages are in the work queue
 	fill            filling // default: bodies of 65 bytes
-	native          bool    // reprise uses its own AMQP client
+	amqp091         bool    // reprise uses amqp091-go
 }
 
 type settings struct{ prefetch, concurrency, batch int }
@@ -49,7 +49,7 @@ var scenarios = []scenario{
 			{name: "by hand, prefetch 200, acks each", contender: "consume-each", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200}},
 			{name: "by hand, prefetch 200, acks 50", contender: "consume-batch", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200, batch: 50}},
 			{name: "reprise, prefetch 200", contender: "consume-reprise", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200, concurrency: 8}},
-			{name: "reprise with the native client, prefetch 200", contender: "consume-reprise", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200, concurrency: 8}, native: true},
+			{name: "reprise with amqp091-go, prefetch 200", contender: "consume-reprise", against: "by hand, prefetch 200, acks 50", limit: "no acks at all", job: settings{prefetch: 200, concurrency: 8}, amqp091: true},
 		},
 	},
 	{
@@ -108,7 +108,7 @@ var scenarios = []scenario{
 			{name: "by hand, pipelined", contender: "retry-pipelined", against: "by hand, pipelined", job: settings{prefetch: 200, batch: 50}},
 			{name: "by hand, pipelined, whole history", contender: "retry-trail", against: "by hand, pipelined", job: settings{prefetch: 200, batch: 50}},
 			{name: "reprise, prefetch 200", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
-			{name: "reprise with the native client, prefetch 200", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}, native: true},
+			{name: "reprise with amqp091-go, prefetch 200", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}, amqp091: true},
 			{name: "reprise, prefetch 200, announced", contender: "retry-announced", against: "by hand, pipelined", job: settings{prefetch: 200, concurrency: 8}},
 			{name: "reprise, prefetch 16", contender: "retry-reprise", against: "by hand, pipelined", job: settings{prefetch: 16, concurrency: 1}},
 		},
@@ -139,7 +139,7 @@ var scenarios = []scenario{
 			{name: "by hand, one by one", contender: "publish-one-by-one", against: "by hand, 200 in flight", share: 0.1},
 			{name: "by hand, 200 in flight", contender: "publish-pipelined", against: "by hand, 200 in flight", job: settings{concurrency: 200}},
 			{name: "reprise, 200 goroutines", contender: "publish-reprise", against: "by hand, 200 in flight", job: settings{concurrency: 200}},
-			{name: "reprise with the native client, 200 goroutines", contender: "publish-reprise", against: "by hand, 200 in flight", job: settings{concurrency: 200}, native: true},
+			{name: "reprise with amqp091-go, 200 goroutines", contender: "publish-reprise", against: "by hand, 200 in flight", job: settings{concurrency: 200}, amqp091: true},
 		},
 	},
 }
