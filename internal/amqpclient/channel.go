@@ -107,7 +107,7 @@ func (ch *Channel) IsClosed() bool {
 	}
 }
 
-// Call sends a request and waits for the answer of the broker. The error is an *Error or ErrClosed.
+// Call sends a request and waits for the answer of the broker. The error is an *Error, ErrClosed or ErrEncode.
 func (ch *Channel) Call(m amqpwire.Method) (amqpwire.Method, error) { return ch.Take(m, nil) }
 
 // Take is like Call. It passes the answer to taken before the broker's next frames are read. The content is nil if the answer
@@ -128,7 +128,7 @@ func (ch *Channel) Send(m amqpwire.Method) error {
 
 // Publish writes a message. Unless flush is set, the message can stay in the buffer of the connection until Conn.Flush. Before
 // the message is written, Publish calls before, if it is set, and returns its error. After ErrClosed, at least the last frame
-// was not written. After ErrMessage, nothing was written, and before was not called.
+// was not written. After ErrEncode, nothing was written, and before was not called.
 func (ch *Channel) Publish(m *amqpwire.BasicPublish, p *amqpwire.Properties, body []byte, flush bool, before func() error) error {
 	ch.sending.Lock()
 	defer ch.sending.Unlock()
@@ -137,11 +137,11 @@ func (ch *Channel) Publish(m *amqpwire.BasicPublish, p *amqpwire.Properties, bod
 	}
 	method, err := amqpwire.AppendMethodFrame(ch.scratch[:0], ch.id, m)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrMessage, err)
+		return fmt.Errorf("%w: %w", ErrEncode, err)
 	}
 	all, err := p.Append(method)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrMessage, err)
+		return fmt.Errorf("%w: %w", ErrEncode, err)
 	}
 	ch.scratch = all
 	properties := all[len(method):]

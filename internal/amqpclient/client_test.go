@@ -111,6 +111,37 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
+// A method that exceeds a frame, or that AMQP cannot represent, is refused, and the channel continues.
+func TestMethodsMustBeEncodable(t *testing.T) {
+	c, s, _ := connected(t, amqpwire.ConnectionTune{}, config)
+	go func() {
+		for m := s.next(); m != nil; m = s.next() {
+			switch m := m.(type) {
+			case *amqpwire.ChannelOpen:
+				s.send(1, &amqpwire.ChannelOpenOk{})
+			case *amqpwire.QueueDeclare:
+				s.send(1, &amqpwire.QueueDeclareOk{Queue: m.Queue})
+			}
+		}
+	}()
+	ch, err := c.Open(&recorder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []amqpwire.QueueDeclare{
+		{Arguments: amqpwire.Table{{Name: "x", Value: strings.Repeat("x", int(c.FrameMax))}}},
+		{Arguments: amqpwire.Table{{Name: "x", Value: 1i}}},
+		{Queue: strings.Repeat("q", 256)},
+	} {
+		if _, err := ch.Call(&m); !errors.Is(err, amqpclient.ErrEncode) {
+			t.Errorf("got %v for %.80v, want ErrEncode", err, m)
+		}
+		if _, err := ch.Call(&amqpwire.QueueDeclare{Queue: "next"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Each of many concurrent requests gets its own answer.
 func TestConcurrentRequests(t *testing.T) {
 	c, s, _ := connected(t, amqpwire.ConnectionTune{}, config)

@@ -2,6 +2,7 @@ package amqpclient
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net"
 	"strings"
@@ -80,9 +81,18 @@ func (c *Conn) Close(deadline time.Time) {
 	<-c.ended
 }
 
-// send writes a method.
+// send writes a method. A broker closes the connection for a method that exceeds a frame, so send refuses it.
 func (c *Conn) send(channel uint16, m amqpwire.Method) error {
-	err := c.writer.append(true, func(buf []byte) ([]byte, error) { return amqpwire.AppendMethodFrame(buf, channel, m) })
+	err := c.writer.append(true, func(buf []byte) ([]byte, error) {
+		out, err := amqpwire.AppendMethodFrame(buf, channel, m)
+		if size := len(out) - len(buf); err == nil && c.FrameMax > 0 && size > int(c.FrameMax) { // 0: during the handshake
+			err = fmt.Errorf("method %v must fit into a frame of %d bytes: got %d", m.ID(), c.FrameMax, size)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrEncode, err)
+		}
+		return out, nil
+	})
 	return c.written(err)
 }
 

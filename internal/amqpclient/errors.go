@@ -32,8 +32,8 @@ var (
 	// ErrClosed means that the connection or the channel is closed, or that this side has closed it.
 	ErrClosed = errors.New("amqpclient: closed")
 
-	// ErrMessage means that a message cannot be encoded. Nothing was written.
-	ErrMessage = errors.New("amqpclient: cannot encode the message")
+	// ErrEncode means that a method or a message cannot be encoded. Nothing was written.
+	ErrEncode = errors.New("cannot be encoded")
 
 	// errInterrupted means that the connection has closed while data was written.
 	errInterrupted = errors.New("amqpclient: closed while data was written")

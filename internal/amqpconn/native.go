@@ -59,6 +59,8 @@ func clientError(err error) error {
 		return nil
 	case errors.Is(err, amqpclient.ErrClosed):
 		return amqp.ErrClosed
+	case errors.Is(err, amqpclient.ErrEncode):
+		return err
 	case errors.Is(err, amqpclient.ErrChannelMax):
 		return amqp.ErrChannelMax
 	case errors.Is(err, amqpclient.ErrMechanism):

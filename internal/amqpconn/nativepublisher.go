@@ -54,7 +54,7 @@ func (s *nativePublisher) publish(p *Publication) error {
 	switch {
 	case errors.Is(err, amqpclient.ErrClosed):
 		return ErrNotWritten
-	case errors.Is(err, amqpclient.ErrMessage):
+	case errors.Is(err, amqpclient.ErrEncode):
 		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	return clientError(err)
