@@ -297,7 +297,7 @@ var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for (?:queue|e
 func explainDeclare(kind, name string, err error) error {
 	refusal, ok := errors.AsType[*amqpconn.Refusal](err)
 	switch {
-	case errors.Is(err, ErrInvalidMessage), errors.Is(err, amqpconn.ErrChannelMax):
+	case errors.Is(err, ErrInvalidMessage), errors.Is(err, amqpconn.ErrChannelMax), errors.Is(err, amqpconn.ErrEncode):
 		return fmt.Errorf("reprise: cannot declare %s %q: %w", kind, name, err)
 	case !ok || refusal.Code == amqpconn.ConnectionForced, isBrokerFailure(refusal): // the broker has not refused the object itself
 		return fmt.Errorf("%w: cannot declare %s %q: %w", ErrDisconnected, kind, name, err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise/internal/amqpclient"
 )
 
 // Errors of connections, which package reprise exports.
@@ -26,6 +28,9 @@ var (
 
 	// ErrChannelMax means that the connection has reached its maximum number of channels.
 	ErrChannelMax error = amqp.ErrChannelMax
+
+	// ErrEncode means that AMQP or the frames of the connection cannot represent a request, which was not written.
+	ErrEncode = amqpclient.ErrEncode
 
 	// ErrExpired means that a connection was not available in time.
 	ErrExpired = errors.New("reprise: timed out waiting for a connection")

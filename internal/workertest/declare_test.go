@@ -81,6 +81,10 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{}}}); err == nil {
 			t.Error("Declare accepted a queue without a name")
 		}
+		large := topology.Topology{Queues: []topology.Queue{{Name: queue + "x", Args: topology.Table{"x-large": strings.Repeat("x", 1<<20)}}}}
+		if err := c.Declare(t.Context(), large); err == nil || errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), "must fit into a frame") {
+			t.Errorf("arguments that exceed a frame: got %v", err)
+		}
 	})
 }
 
