@@ -141,10 +141,11 @@ func (s *session) advance(next *admission) error {
 	case s.subscription.searches && !next.ready():
 		return nil
 	case s.subscription.searches:
-	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.pauser.probing():
+	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.pauser.probing() &&
+		s.pending.find((*Delivery).isSuspect) == nil: // otherwise, each suspected message would let the session receive more messages
 		return errWiden
 	case alone && (!s.subscription.narrow || len(s.consumer.Lanes) > 0):
-		s.searchFrom = int(d.lane)
+		s.searchFrom, s.chosen = int(d.lane), d
 		return errSuspect
 	case !next.ready():
 		return nil

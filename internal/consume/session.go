@@ -57,7 +57,7 @@ type session struct {
 	repeated     []*Delivery   // redelivered, while a handler still processes the message
 	searchFrom   int           // lane in which search begins
 	searched     int           // number of lanes that were searched
-	chosen       *Delivery     // pending delivery that search has found
+	chosen       *Delivery     // pending delivery that search has found, or that must be handled alone
 	yielded      chan struct{} // must be closed after errBusy, when the subscription has ended
 	suspected    bool          // a message must be handled alone, and no attempt has started since
 	bursts       bursts

@@ -86,7 +86,9 @@ func (s *session) serve(ctx context.Context) error {
 			if err := s.unsubscribe(now); err != nil {
 				return s.ignoreCanceled(ctx, err)
 			}
-			s.requeuePending() // a crash of the process must not count as a delivery of the other messages
+			if !s.countsNacks { // otherwise, a requeue would count in any case, and a crash might not happen
+				s.requeueSound() // a crash of the process must not count as a delivery of the other messages
+			}
 		case errors.Is(err, errBusy):
 			err := s.unsubscribe(now)
 			if err == nil {
@@ -225,6 +227,16 @@ func (s *session) requeuePending() {
 		s.repeated = nil
 		s.noteRepeated()
 	}
+}
+
+// requeueSound requeues the pending deliveries before a suspected message is handled. With Lanes, it keeps this message: otherwise
+// two processes could return all messages to each other indefinitely, because neither finds a message while it searches.
+func (s *session) requeueSound() {
+	if len(s.consumer.Lanes) > 0 {
+		s.pending.remove(s.chosen, s.pending.index(s.chosen))
+		defer s.pending.add(s.chosen)
+	}
+	s.requeuePending()
 }
 
 // waitWhilePaused waits until the consumer is not paused. It first calls unsubscribePrevious, because the session does

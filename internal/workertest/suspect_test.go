@@ -1,6 +1,8 @@
 package workertest
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,6 +36,58 @@ func TestDebounceCompletesBeforeSuspectMessage(t *testing.T) {
 		Debounce: &reprise.Debounce{Window: 50 * time.Millisecond, Key: reprise.ContentKey},
 	})
 	h.wait(t, 2)
+}
+
+// A worker does not return a suspected message that it has received. A message that workers return in turn makes no progress, and
+// before RabbitMQ 4.3, each return counts as a crash.
+func TestWorkerKeepsSuspectMessage(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		for _, lanes := range []int{0, 2} {
+			t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
+				r, c := newRaw(t, b.URL), dial(t, b.URL)
+				work := testkit.Name(t, "work")
+				queue, topo := work, topology.Buckets{}.Topology(work)
+				if lanes > 0 {
+					route := topology.Lanes{Count: lanes}
+					queue, topo = route.Queue(work, 1), route.Topology(work)
+				}
+				r.declare(c, topo)
+				r.publish("", queue, amqp.Publishing{MessageId: "suspect"})
+				var crash func() error
+				for range 3 {
+					if crash != nil && crash() != nil {
+						t.Fatal("cannot close the connection")
+					}
+					holder := newRaw(t, b.URL)
+					holder.get(queue)
+					crash = holder.conn.Close
+				}
+				began, gate := make(chan struct{}), make(chan struct{})
+				start(t, c, reprise.WorkerConfig{
+					Queue: work, Lanes: lanes, Concurrency: 1, CrashLimit: 3,
+					Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
+						close(began)
+						<-gate
+						return nil
+					}),
+				})
+				r.publish("", queue, amqp.Publishing{MessageId: "sound"})
+				<-began
+				if lanes > 0 { // another consumer, which gets the message only if the worker returns it
+					if _, err := r.Consume(queue, "", false, false, false, false, amqp.Table{"x-priority": int32(-1)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := crash(); err != nil {
+					t.Fatal(err)
+				}
+				close(gate)
+				if n := r.take(work + ".failed").Headers[reprise.HeaderCrashes]; n != int64(3) {
+					t.Errorf("crashes: got %v, want 3", n)
+				}
+			})
+		}
+	})
 }
 
 // crashWithTheSecond receives two messages, requeues the first, and closes the connection without settling the second.
