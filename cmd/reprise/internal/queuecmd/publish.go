@@ -27,7 +27,7 @@ type Publish struct {
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect, and maximum time to publish each message. Default ${default}."`
 
 	To       string  `placeholder:"QUEUE" help:"Queue to publish to."`
-	Declare  bool    `help:"Declare missing queues: the queue of --to and its failed queue, durable, as a worker declares them."`
+	Declare  bool    `help:"Declare missing queues: the queue of --to or its --lanes, and its failed queue, durable, as a worker declares them."`
 	Exchange *string `placeholder:"NAME" help:"Exchange to publish to."`
 	Key      string  `placeholder:"KEY" help:"Routing key for --exchange."`
 
@@ -97,7 +97,7 @@ func (c *Publish) Run(ctx context.Context, streams terminal.IO) error {
 	}
 	defer dial.HangUp(client, time.Second) // all messages are confirmed
 	if c.Declare {
-		if err := client.Declare(connecting, topology.Buckets{}.Topology(c.To)); err != nil {
+		if err := client.Declare(connecting, c.route().Topology(c.To)); err != nil {
 			return err
 		}
 	}
@@ -161,8 +161,8 @@ func (c *Publish) message() (*reprise.Message, error) {
 	switch {
 	case c.Declare && c.To == "":
 		return nil, exit.Usagef("--declare requires --to QUEUE")
-	case c.Declare && (topology.Buckets{}).ValidateQueue(c.To) != nil:
-		return nil, exit.Usagef("--to: %w", topology.Buckets{}.ValidateQueue(c.To))
+	case c.Declare && (topology.Strategy{Route: c.route()}).ValidateQueue(c.To) != nil:
+		return nil, exit.Usagef("--to: %w", topology.Strategy{Route: c.route()}.ValidateQueue(c.To))
 	case c.Count < 1:
 		return nil, exit.Usagef("--count must be at least 1: got %d", c.Count)
 	case c.Count > 1 && c.MessageID != "":
@@ -195,7 +195,7 @@ func (c *Publish) partition(m *reprise.Message) error {
 	case c.Partitions < 0 || c.To == "" || c.OrderKey == nil:
 		return exit.Usagef("--partitions must be positive, and requires --to QUEUE and --order-key KEY")
 	case c.Declare || c.Priority != nil:
-		return exit.Usagef("--partitions excludes --declare, because the workers declare the partitions, and --priority, which changes the order")
+		return exit.Usagef("--partitions excludes --declare, because the first worker determines their number and the header of the key, and --priority, which changes the order")
 	default:
 		m.RoutingKey = reprise.PartitionQueue(c.To, *c.OrderKey, c.Partitions)
 	}
@@ -207,11 +207,19 @@ func (c *Publish) lane(m *reprise.Message) error {
 	switch {
 	case c.Lanes < 1 || c.Lanes > topology.MaxLanes || c.To == "" || c.OrderKey == nil:
 		return exit.Usagef("--lanes must be from 1 to %d, and requires --to QUEUE and --order-key KEY", topology.MaxLanes)
-	case c.Declare || c.Partitions != 0:
-		return exit.Usagef("--lanes excludes --declare, because the workers declare the lanes, and --partitions")
+	case c.Partitions != 0:
+		return exit.Usagef("--lanes and --partitions exclude each other")
 	}
 	m.RoutingKey = reprise.LaneQueue(c.To, *c.OrderKey, c.Lanes)
 	return nil
+}
+
+// route returns the route of the workers of --to, which declares their queues.
+func (c *Publish) route() topology.Route {
+	if c.Lanes > 0 {
+		return topology.Lanes{Count: c.Lanes}
+	}
+	return topology.Buckets{}
 }
 
 // withKey returns the headers with the key of a message.
@@ -265,7 +273,7 @@ func (c *Publish) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {
 		case c.Lanes > 0:
-			return fmt.Errorf("queue %s not found; message not stored (its workers declare it: do they have %d lanes?)", brief.Quoted(unroutable.RoutingKey), c.Lanes)
+			return fmt.Errorf("queue %s not found; message not stored (do its workers have %d lanes? use --declare to create them)", brief.Quoted(unroutable.RoutingKey), c.Lanes)
 		case c.Partitions > 0:
 			return fmt.Errorf("queue %s not found; message not stored (its workers with order_by declare it: are there %d partitions?)", brief.Quoted(unroutable.RoutingKey), c.Partitions)
 		case c.To != "":
