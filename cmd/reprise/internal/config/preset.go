@@ -74,9 +74,9 @@ func (f *fields) preset() []locatedWorker {
 	p.worker = p.design.settings(f)
 	p.settings = slices.Clone(f.asked)
 	p.refuse(f)
-	f.refuse("belongs to one queue of the preset; move it into queues: {"+p.first()+": …}", "http", "exec", "settle",
+	f.refuse("belongs to one queue of the preset; move it into queues: {"+p.first()+": …}", "http", "exec", "process", "settle",
 		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "priority", "drain",
-		"immediate", "rate", "shared_limit", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout", "order_by", "partitions", "key_rate", "lanes")
+		"immediate", "rate", "shared_limit", "breaker", "debounce", "duplicates", "results", "crash_limit", "consumer_timeout")
 	if !slices.Contains(p.settings, "retries") {
 		f.refuse("is for preset "+coverArt.name+", which counts retries; write attempts: 5 in a queue for 4 retries", "retries")
 	}
@@ -180,6 +180,8 @@ func (d *design) refuse(f *fields) {
 		f.refuse(r.reason, r.key)
 	}
 	f.refuse("is set by the preset: remove it", "queue", "bind", "route")
+	f.refuse("does not apply to a preset, which sets the queues; write a worker with queue: NAME instead",
+		"order_by", "partitions", "key_rate", "on_full", "lanes", "lease")
 }
 
 // Readers of the types of queues and exchanges.
