@@ -218,6 +218,27 @@ func (c *Client) ControlKey(ctx context.Context, k KeyControl) error {
 	return explainUnroutable(err, k.Partitions)
 }
 
+// BlockedKey is a key whose first message waits for a retry, or is being retried, while the other messages of the key wait.
+type BlockedKey struct {
+	Key      string
+	Since    time.Time // first failure of the first message
+	Next     time.Time // its next attempt; past or zero: the attempt runs, or begins soon
+	Attempts int       // its failed attempts
+	Error    string    // error of the last one
+	Behind   int       // messages that the worker has received, and that wait behind it
+}
+
+// BlockedKeys returns the blocked keys in the partitions that the worker owns: their number, and the n keys that have been blocked
+// for the longest time. Client.ControlKey retries or parks their messages. BlockedKeys returns none without WorkerConfig.OrderBy and
+// before Run, and omits partitions that do not answer until ctx is done. It is safe for concurrent use.
+func (w *Worker) BlockedKeys(ctx context.Context, n int) (oldest []BlockedKey, total int) {
+	all := w.consumer.Keys(ctx, max(0, n))
+	for _, k := range all.Oldest {
+		oldest = append(oldest, BlockedKey{Key: k.Key, Since: k.Since, Next: k.Next, Attempts: k.Attempts, Error: k.Error, Behind: k.Behind})
+	}
+	return oldest, all.Blocked
+}
+
 // explainUnroutable adds the cause to ErrUnroutable.
 func explainUnroutable(err error, partitions int) error {
 	if errors.Is(err, ErrUnroutable) {

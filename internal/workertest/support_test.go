@@ -64,11 +64,17 @@ func dial(t testing.TB, url string, options ...func(*reprise.Config)) client {
 // returns the error of Run.
 func start(t testing.TB, c client, cfg reprise.WorkerConfig) (stop func() error) {
 	t.Helper()
-	before := c.log.count("consuming")
 	w, err := reprise.NewWorker(c.Client, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startWorker(t, c, w)
+}
+
+// startWorker does the same with an existing worker.
+func startWorker(t testing.TB, c client, w *reprise.Worker) (stop func() error) {
+	t.Helper()
+	before := c.log.count("consuming")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
