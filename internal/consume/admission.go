@@ -125,8 +125,7 @@ func (a *admission) begin(d *Delivery) bool {
 	if d.bulkhead != nil {
 		d.bulkhead.running.Add(1)
 	}
-	x.begins = d
-	go x.attempt()
+	a.consumer.start(d)
 	return true
 }
 
@@ -231,9 +230,6 @@ type slots struct {
 
 // slot is the permission to run one attempt at a time.
 type slot struct {
-	begins  *Delivery // delivery of the attempt that starts
-	attempt func()    // runs the attempt; a field, because a go statement with a method call allocates
-
 	mu      sync.Mutex
 	handled *Delivery // delivery that the handler is processing; nil: none
 	body    []byte    // body of handled, which its owner may clear
@@ -256,9 +252,7 @@ func (x *slot) running() *Delivery {
 func newSlots(n int) *slots {
 	s := &slots{all: make([]slot, n), free: make(chan *slot, n)}
 	for i := range s.all {
-		x := &s.all[i]
-		x.attempt = func() { x.begins.attempt() }
-		s.free <- x
+		s.free <- &s.all[i]
 	}
 	return s
 }
@@ -266,7 +260,6 @@ func newSlots(n int) *slots {
 // leave frees the slot of an attempt, or all slots if the attempt ran alone.
 func (s *slots) leave(d *Delivery) {
 	d.slot.handle(nil, nil)
-	d.slot.begins = nil // an idle slot must not keep the message in memory
 	if !d.alone {
 		s.free <- d.slot
 		return

@@ -100,6 +100,8 @@ type Consumer struct {
 	loggedBreaker loglimit.Limit
 
 	attempts sync.WaitGroup // includes the settlement after each attempt
+	next     chan *Delivery // to an idle goroutine
+	idle     atomic.Int32   // number of idle goroutines
 
 	handling context.Context // context of handlers
 	draining context.Context // done when the consumer no longer starts attempts
@@ -110,7 +112,7 @@ type Consumer struct {
 func New(config Config, owner Owner) *Consumer {
 	c := &Consumer{
 		Config: config, owner: owner, deadline: newDeadline(config.Timeout), lanes: newLanes(config.Lanes),
-		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker), vacated: make(chan struct{}, 1),
+		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker), vacated: make(chan struct{}, 1), next: make(chan *Delivery),
 	}
 	if config.Lease > 0 {
 		c.leases, c.busy = newLeases(c), make(chan chan struct{})

@@ -159,6 +159,36 @@ func (s *session) advance(next *admission) error {
 	return nil
 }
 
+// maxIdle limits the idle goroutines of a consumer.
+const maxIdle = 256
+
+// start runs an attempt on an idle goroutine, or on a new one. An attempt needs more stack than a new goroutine has, and copies
+// of a growing stack were a sixth of the CPU time of a retry.
+func (c *Consumer) start(d *Delivery) {
+	select {
+	case c.next <- d:
+	default:
+		go c.run(d)
+	}
+}
+
+// run runs an attempt, and further attempts until the consumer no longer starts any.
+func (c *Consumer) run(d *Delivery) {
+	for {
+		d.attempt()
+		if c.idle.Add(1) > maxIdle {
+			c.idle.Add(-1)
+			return
+		}
+		select {
+		case d = <-c.next:
+			c.idle.Add(-1)
+		case <-c.draining.Done():
+			return
+		}
+	}
+}
+
 // attempt calls the owner to handle and settle the delivery.
 func (d *Delivery) attempt() {
 	c := d.session.consumer
