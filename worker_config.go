@@ -151,7 +151,8 @@ type WorkerConfig struct {
 	// attempt is canceled at that time with the cause ErrLeaseLost. Each renewal publishes the message, so choose a longer Lease
 	// for large messages. Minimum: 1 s. Maximum: half of ConsumerTimeout. A Lease requires a Strategy that retries by copies and
 	// has the default Marks, and excludes AckThenPublish, Acked, AsDelivered, Debounce, OrderBy and Batch; the default of Prefetch
-	// becomes Concurrency. See docs/how-to/protect-a-service.md. Default: none.
+	// becomes Concurrency. With a Prefetch above 1, a Lease requires RabbitMQ 4.3 or later. See docs/how-to/protect-a-service.md.
+	// Default: none.
 	Lease time.Duration
 
 	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If

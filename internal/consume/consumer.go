@@ -238,6 +238,10 @@ func (c *Consumer) consume(ctx context.Context) (*session, error) {
 	return nil, nil
 }
 
+// errLease refuses leases that would move messages to the failed queue without an attempt: while all handlers have leases, the
+// consumer returns the other messages that it has received.
+var errLease = errors.New("reprise: Lease with a Prefetch or Concurrency above 1 requires RabbitMQ 4.3 or later, because earlier versions count each returned message as a failed delivery (use Concurrency 1, and several workers)")
+
 // open declares the required objects and opens a session.
 func (c *Consumer) open(ctx context.Context, careful bool) (s *session, permanent bool, err error) {
 	if permanent, err = c.owner.Declare(ctx); err != nil {
@@ -246,6 +250,9 @@ func (c *Consumer) open(ctx context.Context, careful bool) (s *session, permanen
 	conn, err := c.Link.Get(ctx)
 	if err != nil {
 		return nil, false, err
+	}
+	if c.Lease > 0 && c.Prefetch > 1 && CountsNacks(conn.Version()) {
+		return nil, true, errLease
 	}
 	ch, err := conn.Open(ctx)
 	if err != nil {

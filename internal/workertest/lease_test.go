@@ -297,6 +297,40 @@ func TestLeaseCountsCrashes(t *testing.T) {
 }
 
 // While all handlers of a worker have leases, messages stay in the queue, where other workers receive them.
+// Before RabbitMQ 4.3, the messages that a worker with leases returns would reach the delivery limit without an attempt.
+func TestLeaseRequiresVersion(t *testing.T) {
+	t.Parallel()
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r, c := newRaw(t, b.URL), dial(t, b.URL)
+		for name, limits := range map[string]reprise.WorkerConfig{"default": {}, "prefetch": {Prefetch: 2}, "concurrency": {Concurrency: 2}} {
+			queue, strategy := r.names(topology.Buckets{})
+			began := make(chan struct{})
+			cfg := leased(queue, strategy, func(context.Context, *reprise.Delivery) error { close(began); return nil })
+			cfg.Prefetch, cfg.Concurrency = limits.Prefetch, limits.Concurrency
+			r.declare(c, topology.Buckets{}.Topology(queue))
+			w, err := reprise.NewWorker(c.Client, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(t.Context()) }()
+			r.publish("", queue, amqp.Publishing{})
+			refuses := b.IsRabbitMQ && b.Version < "4.3" && name != "default"
+			select {
+			case err := <-ended:
+				if !refuses || err == nil || !strings.Contains(err.Error(), "requires RabbitMQ 4.3") {
+					t.Errorf("%s: Run returned %v", name, err)
+				}
+			case <-began:
+				if refuses {
+					t.Errorf("%s: the worker consumes", name)
+				}
+				_ = w.Shutdown(t.Context())
+			}
+		}
+	})
+}
+
 func TestLeasedWorkerFetchesNoMessages(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
