@@ -33,7 +33,7 @@ release: ## build the files of a release into dist (VERSION=v0.1.0)
 	$(call tool,release) -version "$$VERSION" $(ARGS)
 
 .PHONY: release-test
-release-test: ## build a release twice, install the Debian package and run the image (root on Debian)
+release-test: ## build a release twice, install its packages and run its images (root on Debian)
 	scripts/release-test
 
 .PHONY: test

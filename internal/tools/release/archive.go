@@ -29,7 +29,7 @@ func (f file) permissions() fs.FileMode {
 
 // packArchive writes the archive of a target: .zip for Windows, .tar.gz for other systems.
 func (r *release) packArchive(program []byte, system, arch string, docs documents) error {
-	base := fmt.Sprintf("reprise_%s_%s_%s", r.number(), system, arch)
+	base := r.base(system, arch)
 	name := "reprise"
 	if system == "windows" {
 		name += ".exe"

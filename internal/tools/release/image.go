@@ -11,6 +11,9 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
+// source is the address of the repository.
+const source = "https://github.com/reprisemq/reprise"
+
 // nonroot is the user and group of the image.
 const nonroot = 65532
 
@@ -24,7 +27,11 @@ type blob struct {
 }
 
 // image is the archive of an image: an OCI image layout, with the file manifest.json that older versions of Docker read.
-type image struct{ files []file }
+type image struct {
+	files     []file
+	manifests []blob           // one for each architecture
+	docker    []map[string]any // content of manifest.json
+}
 
 // add stores a blob under its digest.
 func (i *image) add(mediaType string, content []byte) blob {
@@ -33,7 +40,7 @@ func (i *image) add(mediaType string, content []byte) blob {
 	return blob{MediaType: mediaType, Digest: "sha256:" + sum, Size: len(content)}
 }
 
-// packImage writes the image of an architecture.
+// packImage adds the image of an architecture.
 func (r *release) packImage(program []byte, arch string, docs documents) error {
 	const dir = fs.ModeDir
 	rootfs := []file{
@@ -70,7 +77,7 @@ func (r *release) packImage(program []byte, arch string, docs documents) error {
 		return fmt.Errorf("cannot encode configuration of image: %w", err)
 	}
 
-	var i image
+	i := &r.image
 	configBlob := i.add("application/vnd.oci.image.config.v1+json", config)
 	layerBlob := i.add("application/vnd.oci.image.layer.v1.tar+gzip", compressed)
 	manifest, err := json.Marshal(map[string]any{
@@ -81,7 +88,26 @@ func (r *release) packImage(program []byte, arch string, docs documents) error {
 	}
 	manifestBlob := i.add("application/vnd.oci.image.manifest.v1+json", manifest)
 	manifestBlob.Platform = map[string]string{"os": "linux", "architecture": arch}
-	manifestBlob.Annotations = map[string]string{
+	i.manifests = append(i.manifests, manifestBlob)
+	i.docker = append(i.docker, map[string]any{
+		"Config": blobName(configBlob), "Layers": []string{blobName(layerBlob)}, "RepoTags": []string{"reprise:" + r.number() + "-" + arch},
+	})
+	return nil
+}
+
+// writeImage writes the image of all architectures. Its index refers to an index of the architectures, as in a registry.
+func (r *release) writeImage() error {
+	const mediaType = "application/vnd.oci.image.index.v1+json"
+	i := r.image
+	index := func(manifests ...blob) any {
+		return map[string]any{"schemaVersion": 2, "mediaType": mediaType, "manifests": manifests}
+	}
+	content, err := json.Marshal(index(i.manifests...))
+	if err != nil {
+		return fmt.Errorf("cannot encode index of image: %w", err)
+	}
+	architectures := i.add(mediaType, content)
+	architectures.Annotations = map[string]string{
 		"org.opencontainers.image.ref.name": r.number(), "io.containerd.image.name": "docker.io/library/reprise:" + r.number(),
 	}
 	for _, f := range []struct {
@@ -89,10 +115,8 @@ func (r *release) packImage(program []byte, arch string, docs documents) error {
 		content any
 	}{
 		{"oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}},
-		{"index.json", map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []blob{manifestBlob}}},
-		{"manifest.json", []any{map[string]any{
-			"Config": blobName(configBlob), "Layers": []string{blobName(layerBlob)}, "RepoTags": []string{"reprise:" + r.number()},
-		}}},
+		{"index.json", index(architectures)},
+		{"manifest.json", i.docker},
 	} {
 		content, err := json.Marshal(f.content)
 		if err != nil {
@@ -104,14 +128,13 @@ func (r *release) packImage(program []byte, arch string, docs documents) error {
 	if err != nil {
 		return err
 	}
-	return r.write(fmt.Sprintf("reprise_%s_linux_%s.image.tar", r.number(), arch), archive)
+	return r.write(fmt.Sprintf("reprise_%s.image.tar", r.number()), archive)
 }
 
 func blobName(b blob) string { return "blobs/sha256/" + b.Digest[len("sha256:"):] }
 
 // imageConfig returns the image configuration of the OCI image specification.
 func (r *release) imageConfig(arch, layer string) map[string]any {
-	const source = "https://github.com/reprisemq/reprise"
 	return map[string]any{
 		"created": r.time, "os": "linux", "architecture": arch,
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{layer}},

@@ -3,21 +3,25 @@
 //	make release VERSION=v1.2.3
 //	make release VERSION=v1.2.3 ARGS='-targets linux/amd64'
 //
-// For each target, the command writes an archive with the program, its manual page and completions. For each Linux
-// target, it also writes a Debian package and an OCI image. SHA256SUMS contains the checksums of all files. Builds of
-// the same commit and version with the same Go version have the same checksums. The working tree must not have
-// uncommitted changes or untracked files.
+// For each target, the command writes an archive with the program, its manual page and completions, and an SBOM. For
+// each Linux target, it also writes packages. It writes one OCI image for the Linux targets, and a Homebrew formula and
+// a Scoop manifest if it builds all targets. SHA256SUMS contains the checksums of all files. Builds of the same commit
+// and version with the same Go version have the same checksums. The working tree must not have uncommitted changes or
+// untracked files.
 package main
 
 import (
 	"crypto/sha256"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,15 +80,23 @@ func run(version string, targets []string, out string) error {
 	}
 	for _, t := range targets {
 		system, arch, _ := strings.Cut(t, "/")
-		program := filepath.Join(work, system+"-"+arch)
-		if err := r.compile(program, system, arch); err != nil {
+		path := filepath.Join(work, system+"-"+arch)
+		if err := r.compile(path, system, arch); err != nil {
 			return err
 		}
-		if err := r.pack(program, system, arch, docs); err != nil {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("cannot read modules of program: %w", err)
+		}
+		program, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("cannot read program: %w", err)
+		}
+		if err := r.pack(program, info, system, arch, docs); err != nil {
 			return err
 		}
 	}
-	return r.writeSums()
+	return r.finish(len(targets) == len(strings.Split(allTargets, ",")))
 }
 
 var releaseVersion = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`)
@@ -123,7 +135,8 @@ type release struct {
 	commit  string
 	time    time.Time // time of the commit; modification time of all files
 	out     string
-	names   []string // files written to out
+	sums    map[string]string // checksums of the files written to out
+	image   image
 }
 
 func newRelease(version, out string) (*release, error) {
@@ -136,11 +149,16 @@ func newRelease(version, out string) (*release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("commit time %q is not an integer", seconds)
 	}
-	return &release{version: version, commit: commit, time: time.Unix(unix, 0).UTC(), out: out}, nil
+	return &release{version: version, commit: commit, time: time.Unix(unix, 0).UTC(), out: out, sums: make(map[string]string)}, nil
 }
 
 // number returns the version without its prefix "v".
 func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
+
+// base returns the name of the files of a target, without extension.
+func (r *release) base(system, arch string) string {
+	return fmt.Sprintf("reprise_%s_%s_%s", r.number(), system, arch)
+}
 
 // compile builds the program for a target, or for this machine if system is empty.
 func (r *release) compile(program, system, arch string) error {
@@ -150,50 +168,54 @@ func (r *release) compile(program, system, arch string) error {
 	return err
 }
 
-// pack writes the files of a target.
-func (r *release) pack(program, system, arch string, docs documents) error {
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return fmt.Errorf("cannot read program: %w", err)
-	}
+// pack writes the files of a target, and adds it to the image.
+func (r *release) pack(program []byte, info *debug.BuildInfo, system, arch string, docs documents) error {
 	licenses, err := readLicenses(system, arch)
 	if err != nil {
 		return err
 	}
 	docs = append(slices.Clone(docs), file{name: "THIRD_PARTY_LICENSES", content: licenses})
-	if err := r.packArchive(content, system, arch, docs); err != nil {
+	if err := r.packArchive(program, system, arch, docs); err != nil {
+		return err
+	}
+	if err := r.writeSBOM(info, system, arch); err != nil {
 		return err
 	}
 	if system != "linux" {
 		return nil
 	}
-	if err := r.packDebian(content, arch, docs); err != nil {
+	if err := r.packPackages(program, arch, docs); err != nil {
 		return err
 	}
-	return r.packImage(content, arch, docs)
+	return r.packImage(program, arch, docs)
 }
 
-// write writes a file of the release and records its name.
+// finish writes the files that depend on all targets.
+func (r *release) finish(all bool) error {
+	if len(r.image.manifests) > 0 {
+		if err := r.writeImage(); err != nil {
+			return err
+		}
+	}
+	if all {
+		if err := r.writeManifests(); err != nil {
+			return err
+		}
+	}
+	var sums strings.Builder // in the format of sha256sum
+	for _, name := range slices.Sorted(maps.Keys(r.sums)) {
+		fmt.Fprintf(&sums, "%s  %s\n", r.sums[name], name)
+	}
+	return r.write("SHA256SUMS", []byte(sums.String()))
+}
+
+// write writes a file of the release and records its checksum.
 func (r *release) write(name string, content []byte) error {
 	if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
 		return fmt.Errorf("cannot write file: %w", err)
 	}
-	r.names = append(r.names, name)
+	r.sums[name] = fmt.Sprintf("%x", sha256.Sum256(content))
 	return nil
-}
-
-// writeSums writes SHA256SUMS, in the format of sha256sum.
-func (r *release) writeSums() error {
-	slices.Sort(r.names)
-	var sums strings.Builder
-	for _, name := range r.names {
-		content, err := os.ReadFile(filepath.Join(r.out, name))
-		if err != nil {
-			return fmt.Errorf("cannot compute checksum: %w", err)
-		}
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), name)
-	}
-	return r.write("SHA256SUMS", []byte(sums.String()))
 }
 
 // output runs a command in a directory and returns its output without surrounding white space.

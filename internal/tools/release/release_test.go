@@ -4,18 +4,21 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -49,28 +52,29 @@ func TestCheckCleanReportsNewFiles(t *testing.T) {
 	}
 }
 
-// packed builds the release files for Linux, with a placeholder instead of the program.
+// packed builds the files of a release, with a placeholder instead of the program.
 func packed(t *testing.T) (r *release, files map[string][]byte) {
 	t.Helper()
 	t.Chdir("../../..")
 	program := filepath.Join(t.TempDir(), "reprise")
 	value(output(".", nil, "go", "build", "-o", program, "./cmd/reprise"))(t)
 	docs := value(readDocuments(program))(t)
-	must(t, os.WriteFile(program, []byte("the program"), 0o600))
-	r = value(newRelease("v1.2.3", t.TempDir()))(t)
-	must(t, r.pack(program, "linux", "arm64", docs))
-	must(t, r.pack(program, "windows", "amd64", docs))
-	must(t, r.writeSums())
+	info := value(buildinfo.ReadFile(program))(t)
+	build := func() *release {
+		r := value(newRelease("v1.2.3", t.TempDir()))(t)
+		for target := range strings.SplitSeq(allTargets, ",") {
+			system, arch, _ := strings.Cut(target, "/")
+			must(t, r.pack([]byte("the program"), info, system, arch, docs))
+		}
+		must(t, r.finish(true))
+		return r
+	}
+	r = build()
 	files = make(map[string][]byte)
-	for _, name := range r.names {
+	for name := range r.sums {
 		files[name] = value(os.ReadFile(filepath.Join(r.out, name)))(t)
 	}
-
-	again := value(newRelease("v1.2.3", t.TempDir()))(t)
-	must(t, again.pack(program, "linux", "arm64", docs))
-	must(t, again.pack(program, "windows", "amd64", docs))
-	must(t, again.writeSums())
-	if diff := cmp.Diff(string(files["SHA256SUMS"]), string(value(os.ReadFile(filepath.Join(again.out, "SHA256SUMS")))(t))); diff != "" {
+	if diff := cmp.Diff(r.sums, build().sums); diff != "" {
 		t.Errorf("checksums of a second build differ (-first +second):\n%s", diff)
 	}
 	return r, files
@@ -78,11 +82,16 @@ func packed(t *testing.T) (r *release, files map[string][]byte) {
 
 func TestReleaseFiles(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped with -short (builds the program and the packager)")
+		t.Skip("skipped with -short (builds the program)")
 	}
 	r, files := packed(t)
 	want := []string{
-		"SHA256SUMS", "reprise_1.2.3_arm64.deb", "reprise_1.2.3_linux_arm64.image.tar", "reprise_1.2.3_linux_arm64.tar.gz", "reprise_1.2.3_windows_amd64.zip",
+		"SHA256SUMS", "reprise-1.2.3-1.aarch64.rpm", "reprise-1.2.3-1.x86_64.rpm", "reprise.json", "reprise.rb", "reprise_1.2.3.image.tar",
+		"reprise_1.2.3_aarch64.apk", "reprise_1.2.3_amd64.deb", "reprise_1.2.3_arm64.deb",
+		"reprise_1.2.3_darwin_amd64.cdx.json", "reprise_1.2.3_darwin_amd64.tar.gz", "reprise_1.2.3_darwin_arm64.cdx.json", "reprise_1.2.3_darwin_arm64.tar.gz",
+		"reprise_1.2.3_linux_amd64.cdx.json", "reprise_1.2.3_linux_amd64.tar.gz", "reprise_1.2.3_linux_arm64.cdx.json", "reprise_1.2.3_linux_arm64.tar.gz",
+		"reprise_1.2.3_windows_amd64.cdx.json", "reprise_1.2.3_windows_amd64.zip", "reprise_1.2.3_windows_arm64.cdx.json", "reprise_1.2.3_windows_arm64.zip",
+		"reprise_1.2.3_x86_64.apk",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(files))); diff != "" {
 		t.Fatalf("files (-want +got):\n%s", diff)
@@ -125,10 +134,11 @@ func TestReleaseFiles(t *testing.T) {
 		content := untar(t, decompress(t, members["data.tar.gz"]))
 		want := []string{
 			"./usr/bin/reprise 755",
-			"./usr/lib/systemd/system/reprise.service 644", "./usr/share/bash-completion/completions/reprise 644",
-			"./usr/share/doc/reprise/README.md 644", "./usr/share/doc/reprise/THIRD_PARTY_LICENSES 644", "./usr/share/doc/reprise/copyright 644",
+			"./usr/lib/systemd/system/reprise.service 644", "./usr/lib/sysusers.d/reprise.conf 644", "./usr/share/bash-completion/completions/reprise 644",
+			"./usr/share/doc/reprise/README.md 644", "./usr/share/doc/reprise/THIRD_PARTY_LICENSES 644",
+			"./usr/share/doc/reprise/changelog.gz 644", "./usr/share/doc/reprise/copyright 644",
 			"./usr/share/doc/reprise/reprise.example.yaml 644", "./usr/share/fish/vendor_completions.d/reprise.fish 644",
-			"./usr/share/man/man1/reprise.1.gz 644", "./usr/share/reprise/reprise.env 644", "./usr/share/reprise/reprise.yaml 644",
+			"./usr/share/lintian/overrides/reprise 644", "./usr/share/man/man1/reprise.1.gz 644", "./usr/share/reprise/reprise.env 644", "./usr/share/reprise/reprise.yaml 644",
 			"./usr/share/zsh/vendor-completions/_reprise 644",
 		}
 		if diff := cmp.Diff(want, content.list(0)); diff != "" {
@@ -141,15 +151,68 @@ func TestReleaseFiles(t *testing.T) {
 		}
 	})
 
+	t.Run("alpine", func(t *testing.T) {
+		content := untar(t, decompress(t, files["reprise_1.2.3_aarch64.apk"])) // control files and data, in two streams
+		info := content[".PKGINFO"].content
+		for _, line := range []string{"pkgname = reprise", "pkgver = 1.2.3", "arch = aarch64"} {
+			if !strings.Contains(info, line+"\n") {
+				t.Errorf(".PKGINFO does not contain %q:\n%s", line, info)
+			}
+		}
+		if content["usr/bin/reprise"].content != "the program" {
+			t.Errorf("program not found in %q", content.list(0))
+		}
+	})
+
+	t.Run("manifests", func(t *testing.T) {
+		formula := string(files["reprise.rb"])
+		for _, target := range []string{"darwin_arm64", "darwin_amd64", "linux_arm64", "linux_amd64"} {
+			name := "reprise_1.2.3_" + target + ".tar.gz"
+			part := fmt.Sprintf("url \"%s/releases/download/v1.2.3/%s\"\n      sha256 \"%s\"\n", source, name, r.sums[name])
+			if !strings.Contains(formula, part) {
+				t.Errorf("formula does not contain %s:\n%s", part, formula)
+			}
+		}
+		var scoop struct {
+			Version      string
+			Architecture map[string]struct {
+				URL, Hash  string
+				ExtractDir string `json:"extract_dir"`
+			}
+		}
+		must(t, json.Unmarshal(files["reprise.json"], &scoop))
+		arm := scoop.Architecture["arm64"]
+		if scoop.Version != "1.2.3" || arm.Hash != r.sums["reprise_1.2.3_windows_arm64.zip"] || arm.ExtractDir != "reprise_1.2.3_windows_arm64" || path.Base(arm.URL) != "reprise_1.2.3_windows_arm64.zip" {
+			t.Errorf("Scoop manifest: got %+v", scoop)
+		}
+	})
+
+	t.Run("SBOM", func(t *testing.T) {
+		var bom cyclonedx.BOM
+		must(t, cyclonedx.NewBOMDecoder(bytes.NewReader(files["reprise_1.2.3_linux_arm64.cdx.json"]), cyclonedx.BOMFileFormatJSON).Decode(&bom))
+		if got, want := bom.Metadata.Component.PackageURL, "pkg:golang/github.com/reprisemq/reprise@v1.2.3"; got != want {
+			t.Errorf("component: got %s, want %s", got, want)
+		}
+		i := slices.IndexFunc(*bom.Components, func(c cyclonedx.Component) bool { return c.Name == "github.com/cockroachdb/pebble/v2" })
+		if i < 0 || (*bom.Components)[i].Hashes == nil {
+			t.Errorf("module pebble and its checksum not found in %+v", *bom.Components)
+		}
+	})
+
 	t.Run("image", func(t *testing.T) {
-		layout := untar(t, files["reprise_1.2.3_linux_arm64.image.tar"])
-		var index struct{ Manifests []blob }
-		must(t, json.Unmarshal([]byte(layout["index.json"].content), &index))
+		layout := untar(t, files["reprise_1.2.3.image.tar"])
+		var outer, index struct{ Manifests []blob }
+		must(t, json.Unmarshal([]byte(layout["index.json"].content), &outer))
+		must(t, json.Unmarshal(layout.blob(t, outer.Manifests[0]), &index))
+		i := slices.IndexFunc(index.Manifests, func(b blob) bool { return b.Platform["architecture"] == "arm64" })
+		if len(index.Manifests) != 2 || i < 0 {
+			t.Fatalf("got manifests %+v, want amd64 and arm64", index.Manifests)
+		}
 		var manifest struct {
 			Config blob
 			Layers []blob
 		}
-		must(t, json.Unmarshal(layout.blob(t, index.Manifests[0]), &manifest))
+		must(t, json.Unmarshal(layout.blob(t, index.Manifests[i]), &manifest))
 		var image struct {
 			Architecture string
 			Config       struct {

@@ -71,9 +71,9 @@ func manFlag(f *kong.Flag) string {
 	return text
 }
 
-// roff escapes a line of text.
+// roff escapes a line of text. Without UTF-8, man cannot print an ellipsis.
 func roff(text string) string {
-	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ", "\u00a0", `\ `).Replace(text)
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ", "\u00a0", `\ `, "…", "...").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text
 	}
