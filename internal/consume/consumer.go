@@ -150,9 +150,11 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	var last interface{ close(timeout time.Duration) }
 	var err error
 	if c.Keyed != nil {
-		if g, failed := c.consumeKeyed(ctx); g != nil {
-			last, err = g, failed
-		} else {
+		g, failed := c.consumeKeyed(ctx)
+		if g != nil {
+			last = g
+		}
+		if ctx.Err() == nil { // otherwise, the client has closed during the drain
 			err = failed
 		}
 	} else if s, failed := c.consume(ctx); s != nil {
