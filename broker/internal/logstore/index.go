@@ -1,0 +1,212 @@
+package logstore
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+)
+
+// place is the position of a record: its segment and its offset in the file.
+type place struct{ segment, offset uint32 }
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.segment, q.segment), cmp.Compare(p.offset, q.offset))
+}
+
+// index has the places of the live messages and documents.
+type index struct {
+	queues    map[uint64][]*levelIndex
+	documents map[string]place
+}
+
+// levelIndex has the places of the messages of one level, in chunks that are sorted by order. No chunk is empty.
+type levelIndex struct {
+	level    uint8
+	chunks   []*chunk
+	messages int
+	bytes    int64
+}
+
+// chunkLimit is the maximum number of messages in a chunk.
+const chunkLimit = 256
+
+// chunk has consecutive messages. Orders are relative to base, to save memory.
+type chunk struct {
+	base    uint64
+	entries []entryAt
+}
+
+type entryAt struct {
+	order uint32
+	place
+}
+
+func (c *chunk) first() uint64 { return c.base + uint64(c.entries[0].order) }
+func (c *chunk) last() uint64  { return c.base + uint64(c.entries[len(c.entries)-1].order) }
+
+// search returns the index of the first entry whose order is at least order.
+func (c *chunk) search(order uint64) int {
+	if order <= c.first() {
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(c.entries, order, func(e entryAt, order uint64) int { return cmp.Compare(c.base+uint64(e.order), order) })
+	return i
+}
+
+// level returns a level of a queue, or nil.
+func (x *index) level(queue uint64, l uint8) *levelIndex {
+	for _, i := range x.queues[queue] {
+		if i.level == l {
+			return i
+		}
+	}
+	return nil
+}
+
+func (x *index) find(k Key) (p place, ok bool) {
+	l := x.level(k.Queue, k.Level)
+	if l == nil {
+		return p, false
+	}
+	ci, i, ok := l.find(k.Order)
+	if !ok {
+		return p, false
+	}
+	return l.chunks[ci].entries[i].place, true
+}
+
+// put sets the place of a message. If the message is not new, it returns its old place.
+func (x *index) put(k Key, at place, bytes int64) (old place, replaced bool) {
+	l := x.level(k.Queue, k.Level)
+	if l == nil {
+		l = &levelIndex{level: k.Level}
+		x.queues[k.Queue] = append(x.queues[k.Queue], l)
+	}
+	if old, replaced = l.put(k.Order, at); !replaced {
+		l.messages++
+		l.bytes += bytes
+	}
+	return old, replaced
+}
+
+// remove removes a message, and reports whether it was there.
+func (x *index) remove(k Key, bytes int64) bool {
+	l := x.level(k.Queue, k.Level)
+	if l == nil || !l.remove(k.Order) {
+		return false
+	}
+	l.messages--
+	l.bytes -= bytes
+	if l.messages == 0 {
+		x.queues[k.Queue] = slices.DeleteFunc(x.queues[k.Queue], func(other *levelIndex) bool { return other == l })
+		if len(x.queues[k.Queue]) == 0 {
+			delete(x.queues, k.Queue)
+		}
+	}
+	return true
+}
+
+// chunkOf returns the index of the first chunk whose last order is at least order.
+func (l *levelIndex) chunkOf(order uint64) int {
+	switch n := len(l.chunks); {
+	case n == 0 || order > l.chunks[n-1].last(): // a new message
+		return n
+	case order <= l.chunks[0].last(): // the oldest message
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(l.chunks, order, func(c *chunk, order uint64) int { return cmp.Compare(c.last(), order) })
+	return i
+}
+
+func (l *levelIndex) find(order uint64) (ci, i int, ok bool) {
+	ci = l.chunkOf(order)
+	if ci == len(l.chunks) {
+		return ci, 0, false
+	}
+	c := l.chunks[ci]
+	i = c.search(order)
+	return ci, i, i < len(c.entries) && c.base+uint64(c.entries[i].order) == order
+}
+
+func (l *levelIndex) put(order uint64, at place) (old place, replaced bool) {
+	ci, i, ok := l.find(order)
+	if ok {
+		e := &l.chunks[ci].entries[i]
+		old, e.place = e.place, at
+		return old, true
+	}
+	if ci == len(l.chunks) && ci > 0 {
+		ci--
+		i = len(l.chunks[ci].entries)
+	}
+	switch {
+	case len(l.chunks) == 0:
+		l.chunks = append(l.chunks, &chunk{base: order})
+	case order < l.chunks[ci].base: // before the first message of the level or of the chunk
+		l.chunks = slices.Insert(l.chunks, ci, &chunk{base: order})
+	case order-l.chunks[ci].base > math.MaxUint32:
+		ci++
+		l.chunks = slices.Insert(l.chunks, ci, &chunk{base: order})
+		i = 0
+	case len(l.chunks[ci].entries) == chunkLimit && i == chunkLimit:
+		ci++
+		l.chunks = slices.Insert(l.chunks, ci, &chunk{base: order})
+		i = 0
+	case len(l.chunks[ci].entries) == chunkLimit:
+		c := l.chunks[ci]
+		rest := &chunk{base: c.base, entries: slices.Clone(c.entries[chunkLimit/2:])}
+		c.entries = slices.Clone(c.entries[:chunkLimit/2])
+		l.chunks = slices.Insert(l.chunks, ci+1, rest)
+		if i > chunkLimit/2 {
+			ci, i = ci+1, i-chunkLimit/2
+		}
+	}
+	c := l.chunks[ci]
+	if len(c.entries) == cap(c.entries) && len(c.entries) >= 16 { // exact capacity, because most memory is here
+		c.entries = append(make([]entryAt, 0, min(chunkLimit, 4*len(c.entries))), c.entries...)
+	}
+	c.entries = slices.Insert(c.entries, i, entryAt{uint32(order - c.base), at})
+	return old, false
+}
+
+func (l *levelIndex) remove(order uint64) bool {
+	ci, i, ok := l.find(order)
+	if !ok {
+		return false
+	}
+	c := l.chunks[ci]
+	switch {
+	case len(c.entries) == 1 && ci == 0:
+		l.chunks[0] = nil
+		l.chunks = l.chunks[1:]
+	case len(c.entries) == 1:
+		l.chunks = slices.Delete(l.chunks, ci, ci+1)
+	case i == 0:
+		c.entries = c.entries[1:]
+	default:
+		c.entries = slices.Delete(c.entries, i, i+1)
+	}
+	return true
+}
+
+// from yields the messages whose order is at least order.
+func (l *levelIndex) from(order uint64) iter.Seq2[uint64, place] {
+	return func(yield func(uint64, place) bool) {
+		for ci := l.chunkOf(order); ci < len(l.chunks); ci++ {
+			c := l.chunks[ci]
+			for _, e := range c.entries[c.search(order):] {
+				if !yield(c.base+uint64(e.order), e.place) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// last returns the highest order. The level must not be empty.
+func (l *levelIndex) last() uint64 { return l.chunks[len(l.chunks)-1].last() }
+
+func keyOf(queue uint64, level uint8, order uint64) Key {
+	return Key{Queue: queue, Level: level, Order: order}
+}
