@@ -31,7 +31,7 @@ type Options struct {
 	// Everything makes Open verify all files before it returns.
 	Everything bool
 
-	Segment int   // size in bytes above which the next segment begins; default: 64 MiB
+	Segment int   // size in bytes above which the next segment begins; default: 32 MiB
 	Reserve int64 // size in bytes of the space that is kept for Open; default: 64 MiB
 }
 

@@ -62,26 +62,14 @@ const verifyBytes = 64 << 20
 
 // read reads the log. Damage is not an error.
 func (r *recovery) read(everything bool) error {
-	names, err := r.fs.List(r.dir)
+	numbers, err := r.list()
 	if err != nil {
 		return err
 	}
-	var numbers []uint32
-	for _, name := range names {
-		if text, ok := strings.CutSuffix(name, segmentSuffix); ok {
-			if n, err := strconv.ParseUint(text, 10, 32); err == nil {
-				numbers = append(numbers, uint32(n))
-			}
-		}
-	}
-	slices.Sort(numbers)
 	if len(numbers) == 0 {
 		r.damaged(r.dir, "segments not found")
 		return nil
 	}
-	r.segments, r.sealed = make(map[uint32]*segment), make(map[uint32]*sealed)
-	r.index = index{queues: make(map[uint64][]*levelIndex), documents: make(map[string]place)}
-	r.dead = make(map[uint32][]uint32)
 	err = r.readNewest(numbers)
 	r.checkSynced()
 	if err != nil || r.newest == nil {
@@ -111,7 +99,27 @@ func (r *recovery) read(everything bool) error {
 			}
 		}
 	}
-	return r.build(expected)
+	r.sealed[t.number] = &sealed{end: t.end, dead: t.summary.dead, live: t.summary.live}
+	r.segments[t.number] = &segment{number: t.number, end: t.end, targets: make(map[uint32]bool)}
+	r.build(append(expected, t.number))
+	return nil
+}
+
+// list returns the numbers of the segments in the directory, and clears the recovery.
+func (r *recovery) list() (numbers []uint32, err error) {
+	r.segments, r.sealed = make(map[uint32]*segment), make(map[uint32]*sealed)
+	r.index = index{queues: make(map[uint64][]*levelIndex), documents: make(map[string]place)}
+	r.dead = make(map[uint32][]uint32)
+	names, err := r.fs.List(r.dir)
+	for _, name := range names {
+		if text, ok := strings.CutSuffix(name, segmentSuffix); ok {
+			if n, err := strconv.ParseUint(text, 10, 32); err == nil {
+				numbers = append(numbers, uint32(n))
+			}
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
 }
 
 // readNewest reads the newest segment. If a crash interrupted its creation, the previous segment is the newest.
@@ -252,11 +260,7 @@ func (r *recovery) readTail(number uint32) (t *tail, ok bool, err error) {
 }
 
 // build fills the index: first all tombstones, then the messages and documents without a tombstone.
-func (r *recovery) build(numbers []uint32) error {
-	t := r.newest
-	r.sealed[t.number] = &sealed{end: t.end, dead: t.summary.dead, live: t.summary.live}
-	r.segments[t.number] = &segment{number: t.number, end: t.end, targets: make(map[uint32]bool)}
-	numbers = append(slices.Clone(numbers), t.number)
+func (r *recovery) build(numbers []uint32) {
 	for _, n := range numbers {
 		s, from := r.segments[n], r.sealed[n]
 		s.deadBytes = int64(len(from.dead))
@@ -303,7 +307,6 @@ func (r *recovery) build(numbers []uint32) error {
 		delete(r.dead, n)
 		r.sealed[n].dead, r.sealed[n].live = nil, nil
 	}
-	return nil
 }
 
 func (r *recovery) close() {

@@ -12,7 +12,7 @@ import (
 )
 
 // segmentBytes is the size of a segment above which the next segment begins.
-const segmentBytes = 64 << 20
+const segmentBytes = 32 << 20
 
 // segment is a file of the log.
 type segment struct {
