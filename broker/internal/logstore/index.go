@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"cmp"
+	"encoding/binary"
 	"iter"
 	"math"
 	"slices"
@@ -26,15 +27,72 @@ type levelIndex struct {
 	chunks   []*chunk
 	messages int
 	bytes    int64
+
+	loose   []*chunk // chunks that were packed, oldest first
+	decoded *chunk   // the packed chunk that [index.find] has decoded last
+	entries []entryAt
 }
 
 // chunkLimit is the maximum number of messages in a chunk.
 const chunkLimit = 256
 
-// chunk has consecutive messages. Orders are relative to base, to save memory.
+// chunk has consecutive messages. Orders are relative to base, to save memory. A full chunk is packed, unless it is the first
+// or the last of its level, until a message in it is removed or changes its place.
 type chunk struct {
 	base    uint64
-	entries []entryAt
+	entries []entryAt // nil if packed
+	packed  []byte
+	end     uint32 // order of the last entry; only if packed
+}
+
+// pack encodes the entries: difference of the orders, of the segments, and of the offsets.
+func (c *chunk) pack() {
+	if c.packed != nil {
+		return
+	}
+	b := make([]byte, 0, 4*len(c.entries))
+	var last entryAt
+	for _, e := range c.entries {
+		b = binary.AppendUvarint(b, uint64(e.order-last.order))
+		b = binary.AppendVarint(b, int64(e.segment)-int64(last.segment))
+		b = binary.AppendVarint(b, int64(e.offset)-int64(last.offset))
+		last = e
+	}
+	c.end = last.order
+	c.packed, c.entries = slices.Clip(slices.Clone(b)), nil
+}
+
+// list returns the entries. The caller must not change them.
+func (c *chunk) list() []entryAt {
+	if c.packed == nil {
+		return c.entries
+	}
+	entries := make([]entryAt, 0, chunkLimit)
+	var e entryAt
+	for r := (reader{rest: c.packed}); len(r.rest) > 0; {
+		e.order += uint32(r.number())
+		e.segment += uint32(unzigzag(r.number()))
+		e.offset += uint32(unzigzag(r.number()))
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// maxLoose is the maximum number of chunks of a level that stay unpacked after a change.
+const maxLoose = 64
+
+// unpack makes the entries of a chunk changeable.
+func (l *levelIndex) unpack(c *chunk) {
+	if c.packed == nil {
+		return
+	}
+	c.entries, c.packed = c.list(), nil
+	if l.loose = append(l.loose, c); len(l.loose) > maxLoose {
+		if l.loose[0] != l.chunks[0] {
+			l.loose[0].pack()
+		}
+		l.loose = l.loose[1:]
+	}
 }
 
 type entryAt struct {
@@ -42,15 +100,19 @@ type entryAt struct {
 	place
 }
 
-func (c *chunk) first() uint64 { return c.base + uint64(c.entries[0].order) }
-func (c *chunk) last() uint64  { return c.base + uint64(c.entries[len(c.entries)-1].order) }
+func (c *chunk) last() uint64 {
+	if c.packed != nil {
+		return c.base + uint64(c.end)
+	}
+	return c.base + uint64(c.entries[len(c.entries)-1].order)
+}
 
-// search returns the index of the first entry whose order is at least order.
-func (c *chunk) search(order uint64) int {
-	if order <= c.first() {
+// search returns the index of the first of the entries whose order is at least order.
+func (c *chunk) search(entries []entryAt, order uint64) int {
+	if order <= c.base+uint64(entries[0].order) {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(c.entries, order, func(e entryAt, order uint64) int { return cmp.Compare(c.base+uint64(e.order), order) })
+	i, _ := slices.BinarySearchFunc(entries, order, func(e entryAt, order uint64) int { return cmp.Compare(c.base+uint64(e.order), order) })
 	return i
 }
 
@@ -69,11 +131,23 @@ func (x *index) find(k Key) (p place, ok bool) {
 	if l == nil {
 		return p, false
 	}
-	ci, i, ok := l.find(k.Order)
-	if !ok {
+	ci := l.chunkOf(k.Order)
+	if ci == len(l.chunks) {
 		return p, false
 	}
-	return l.chunks[ci].entries[i].place, true
+	c := l.chunks[ci]
+	entries := c.entries
+	if c.packed != nil {
+		if l.decoded != c {
+			l.decoded, l.entries = c, c.list()
+		}
+		entries = l.entries
+	}
+	i := c.search(entries, k.Order)
+	if c.base+uint64(entries[i].order) != k.Order {
+		return p, false
+	}
+	return entries[i].place, true
 }
 
 // put sets the place of a message. If the message is not new, it returns its old place.
@@ -119,13 +193,15 @@ func (l *levelIndex) chunkOf(order uint64) int {
 	return i
 }
 
+// find returns the position of a message, or the position at which it must be inserted, and unpacks the chunk.
 func (l *levelIndex) find(order uint64) (ci, i int, ok bool) {
 	ci = l.chunkOf(order)
 	if ci == len(l.chunks) {
 		return ci, 0, false
 	}
 	c := l.chunks[ci]
-	i = c.search(order)
+	l.unpack(c)
+	i = c.search(c.entries, order)
 	return ci, i, i < len(c.entries) && c.base+uint64(c.entries[i].order) == order
 }
 
@@ -138,6 +214,7 @@ func (l *levelIndex) put(order uint64, at place) (old place, replaced bool) {
 	}
 	if ci == len(l.chunks) && ci > 0 {
 		ci--
+		l.unpack(l.chunks[ci])
 		i = len(l.chunks[ci].entries)
 	}
 	switch {
@@ -150,6 +227,9 @@ func (l *levelIndex) put(order uint64, at place) (old place, replaced bool) {
 		l.chunks = slices.Insert(l.chunks, ci, &chunk{base: order})
 		i = 0
 	case len(l.chunks[ci].entries) == chunkLimit && i == chunkLimit:
+		if ci > 0 {
+			l.chunks[ci].pack()
+		}
 		ci++
 		l.chunks = slices.Insert(l.chunks, ci, &chunk{base: order})
 		i = 0
@@ -195,7 +275,8 @@ func (l *levelIndex) from(order uint64) iter.Seq2[uint64, place] {
 	return func(yield func(uint64, place) bool) {
 		for ci := l.chunkOf(order); ci < len(l.chunks); ci++ {
 			c := l.chunks[ci]
-			for _, e := range c.entries[c.search(order):] {
+			entries := c.list()
+			for _, e := range entries[c.search(entries, order):] {
 				if !yield(c.base+uint64(e.order), e.place) {
 					return
 				}
