@@ -42,6 +42,9 @@ func TestBackupDoesNotChange(t *testing.T) {
 	}
 	expected := want.clone()
 	flow(200)
+	if found, err := d.read(2, 1); err != nil || !found.equal(want) { // from files that were reused
+		t.Errorf("open store: got %d messages, %v, want %d", len(found.messages), err, len(want.messages))
+	}
 	if err := d.Close(true); err != nil {
 		t.Fatal(err)
 	}

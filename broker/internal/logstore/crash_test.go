@@ -151,6 +151,15 @@ func TestCrashPreservesCommits(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
+			"read": func(t *rapid.T) { // Load reads records of the newest segment and of copied messages, too
+				release()
+				if err := d.sync(); err != nil {
+					t.Fatal(err)
+				}
+				if found, err := d.read(queues, levels); err != nil || !found.equal(h.now()) {
+					t.Fatalf("content of the open store: got %v, %v, want %v", found, err, h.now())
+				}
+			},
 			"yield": func(*rapid.T) { runtime.Gosched() },
 			"crash": func(t *rapid.T) {
 				seed := rapid.Uint64().Draw(t, "what is on disk")

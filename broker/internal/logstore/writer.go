@@ -349,7 +349,10 @@ func (d *disk) createFile(name string) (vfs.File, error) {
 	if n := len(w.spare); n > 0 {
 		old := w.spare[n-1]
 		w.spare = w.spare[:n-1]
-		return d.fs.ReuseForWrite(old, name, vfs.WriteCategoryUnspecified)
+		if err := d.fs.Rename(old, name); err != nil {
+			return nil, err
+		}
+		return d.fs.OpenReadWrite(name, vfs.WriteCategoryUnspecified)
 	}
 	return d.fs.Create(name, vfs.WriteCategoryUnspecified)
 }
