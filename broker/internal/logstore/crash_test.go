@@ -122,6 +122,26 @@ func TestCrashPreservesCommits(t *testing.T) {
 					})
 				})
 			},
+			"delete range": func(t *rapid.T) {
+				release()
+				if err := d.sync(); err != nil { // all messages must be committed
+					t.Fatal(err)
+				}
+				q, l := rapid.Uint64Range(0, queues-1).Draw(t, "queue"), rapid.Uint8Range(0, levels-1).Draw(t, "level")
+				after := rapid.Uint64Range(0, h.next+1).Draw(t, "after")
+				before := rapid.Uint64Range(after, h.next+2).Draw(t, "before")
+				n, bytes := 0, int64(0)
+				within := func(k Key) bool { return k.Queue == q && k.Level == l && after < k.Order && k.Order < before }
+				for k, body := range h.now().messages {
+					if within(k) {
+						n, bytes = n+1, bytes+int64(len(body))
+					}
+				}
+				locked(func(ticket Ticket) {
+					d.DeleteRange(q, l, after, before, n, bytes)
+					h.in(ticket, func(c content) { maps.DeleteFunc(c.messages, func(k Key, _ string) bool { return within(k) }) })
+				})
+			},
 			"document": func(t *rapid.T) {
 				name, value := rapid.SampledFrom([]string{"a", "a/b", "c"}).Draw(t, "name"), fmt.Sprint(h.next)
 				locked(func(ticket Ticket) {

@@ -285,6 +285,14 @@ func (l *levelIndex) from(order uint64) iter.Seq2[uint64, place] {
 	}
 }
 
+// first returns the first message whose order is at least order.
+func (l *levelIndex) first(order uint64) (first uint64, at place, ok bool) {
+	for first, at := range l.from(order) {
+		return first, at, true
+	}
+	return 0, at, false
+}
+
 // last returns the highest order. The level must not be empty.
 func (l *levelIndex) last() uint64 { return l.chunks[len(l.chunks)-1].last() }
 

@@ -43,6 +43,7 @@ type writer struct {
 	frame   []byte
 	puts    []placed
 	removed []placed
+	ranges  []span
 	dead    []place
 	dropped []*segment
 	values  map[string]*other // the last change of each document
@@ -74,6 +75,7 @@ func (w *writer) begin() {
 	}
 	w.frame = beginFrame(w.frame[:0])
 	w.puts, w.removed, w.dead, w.dropped = w.puts[:0], w.removed[:0], w.dead[:0], w.dropped[:0]
+	w.ranges = w.ranges[:0]
 }
 
 // here returns the place of the next record.
@@ -141,14 +143,33 @@ func (w *writer) put(p placed) {
 	w.puts = append(w.puts, p)
 }
 
+// deleteRange deletes the messages of a level for which from <= Key.Order < before.
 func (w *writer) deleteRange(queue uint64, l *levelIndex, from, before uint64) {
-	average := l.bytes / int64(l.messages)
 	for order, at := range l.from(from) {
 		if order >= before {
-			return
+			break
 		}
 		w.dead = append(w.dead, at)
-		w.removed = append(w.removed, placed{key: keyOf(queue, l.level, order), at: at, bytes: average})
+	}
+	w.ranges = append(w.ranges, span{level{queue, l.level}, from, before})
+}
+
+// span is a range of orders in a level.
+type span struct {
+	level
+	from, before uint64
+}
+
+// removeRange removes a range from the index.
+func (w *writer) removeRange(s span) {
+	l := w.d.index.level(s.queue, s.level.level)
+	for l != nil && l.messages > 0 {
+		order, at, ok := l.first(s.from)
+		if !ok || order >= s.before {
+			return
+		}
+		w.d.index.remove(keyOf(s.queue, s.level.level, order), l.bytes/int64(l.messages))
+		w.dies(at)
 	}
 }
 
@@ -204,6 +225,9 @@ func (w *writer) write() error {
 		case d.index.remove(r.key, r.bytes):
 			w.dies(r.at)
 		}
+	}
+	for _, r := range w.ranges {
+		w.removeRange(r)
 	}
 	for _, p := range w.puts {
 		if p.name != "" {
