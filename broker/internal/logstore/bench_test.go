@@ -62,11 +62,13 @@ func measure(b *testing.B, messages int, do func()) {
 const group = 100
 
 // BenchmarkFlow saves groups of 100 messages, waits for the confirm of each group, and acknowledges the messages of the group
-// that is lag groups older. Before the measurement, it saves as many messages. Use -benchtime=300000x.
+// that is lag groups older, except one of each kept messages. Before the measurement, it saves as many messages. Use -benchtime=300000x.
 func BenchmarkFlow(b *testing.B) {
 	for _, c := range contenders {
-		for _, s := range []struct{ size, queues, lag int }{{1024, 1, 1}, {64, 1, 1}, {1024, 50, 1}, {1024, 1, 1000}} {
-			b.Run(fmt.Sprintf("%s/%dB/queues=%d/lag=%d", c.name, s.size, s.queues, s.lag), func(b *testing.B) {
+		for _, s := range []struct{ size, queues, lag, kept int }{
+			{1024, 1, 1, 0}, {64, 1, 1, 0}, {1024, 50, 1, 0}, {1024, 1, 1000, 0}, {1024, 1, 1, 10},
+		} {
+			b.Run(fmt.Sprintf("%s/%dB/queues=%d/lag=%d/kept=%d", c.name, s.size, s.queues, s.lag, s.kept), func(b *testing.B) {
 				if b.N < 2*group*s.lag {
 					return
 				}
@@ -89,7 +91,9 @@ func BenchmarkFlow(b *testing.B) {
 						}
 						if old := i - group*(s.lag-1); old >= 0 {
 							for j := old; j < old+group; j++ {
-								opened.Delete(key(j), refs[j%len(refs)], int64(s.size))
+								if s.kept == 0 || j%s.kept != 0 {
+									opened.Delete(key(j), refs[j%len(refs)], int64(s.size))
+								}
 							}
 						}
 					}

@@ -78,8 +78,8 @@ func (c *chunk) list() []entryAt {
 	return entries
 }
 
-// maxLoose is the maximum number of chunks of a level that stay unpacked after a change.
-const maxLoose = 64
+// maxLoose is the maximum number of chunks of a level that stay unpacked after a change. Tests change it.
+var maxLoose = 64
 
 // unpack makes the entries of a chunk changeable.
 func (l *levelIndex) unpack(c *chunk) {
@@ -87,6 +87,7 @@ func (l *levelIndex) unpack(c *chunk) {
 		return
 	}
 	c.entries, c.packed = c.list(), nil
+	l.decoded, l.entries = nil, nil // the chunk may change, and be packed again
 	if l.loose = append(l.loose, c); len(l.loose) > maxLoose {
 		if l.loose[0] != l.chunks[0] {
 			l.loose[0].pack()

@@ -10,6 +10,8 @@ import (
 
 // The index of a level behaves like a sorted map.
 func TestLevelIndexIsSortedMap(t *testing.T) {
+	defer func(was int) { maxLoose = was }(maxLoose)
+	maxLoose = 1
 	rapid.Check(t, func(t *rapid.T) {
 		x, want := index{queues: make(map[uint64][]*levelIndex)}, make(map[uint64]place)
 		next := uint64(1)
@@ -68,13 +70,37 @@ func TestLevelIndexIsSortedMap(t *testing.T) {
 				delete(want, order)
 			},
 			"find": func(t *rapid.T) {
-				order := some()
-				at, ok := x.find(keyOf(1, 0, order))
-				if was, there := want[order]; ok != there || at != was {
-					t.Fatalf("find %d: got %v, %t, want %v, %t", order, at, ok, was, there)
+				for range 20 {
+					order := some()
+					at, ok := x.find(keyOf(1, 0, order))
+					if was, there := want[order]; ok != there || at != was {
+						t.Fatalf("find %d: got %v, %t, want %v, %t", order, at, ok, was, there)
+					}
 				}
 			},
 			"": func(*rapid.T) { check() },
 		})
 	})
+}
+
+// A chunk that was changed and packed again does not have its earlier entries.
+func TestFindAfterChunkIsPackedAgain(t *testing.T) {
+	defer func(was int) { maxLoose = was }(maxLoose)
+	maxLoose = 1
+	x := index{queues: make(map[uint64][]*levelIndex)}
+	for order := range uint64(5 * chunkLimit) {
+		x.put(keyOf(1, 0, order+1), place{1, uint32(order)}, 1)
+	}
+	second, third := keyOf(1, 0, chunkLimit+10), keyOf(1, 0, 2*chunkLimit+10)
+	if _, ok := x.find(second); !ok {
+		t.Fatal("message not found")
+	}
+	x.remove(second, 1)
+	x.remove(third, 1) // the second chunk is packed
+	if l := x.level(1, 0); l.chunks[1].packed == nil {
+		t.Fatal("chunk is not packed")
+	}
+	if at, ok := x.find(second); ok {
+		t.Errorf("deleted message found at %v", at)
+	}
 }
