@@ -35,6 +35,8 @@ func (h *history) in(t Ticket, change func(content)) {
 // After a power failure at any time, a store has the content after the last confirmed commit or after a later commit,
 // whichever part of the unsynced data is on disk. It never contains only a part of a commit.
 func TestCrashPreservesCommits(t *testing.T) {
+	defer func(limit, loose int) { chunkLimit, maxLoose = limit, loose }(chunkLimit, maxLoose)
+	chunkLimit, maxLoose = 4, 2
 	rapid.Check(t, func(t *rapid.T) {
 		const queues, levels = 3, 2
 		fs := vfs.NewCrashableMem()

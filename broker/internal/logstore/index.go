@@ -33,8 +33,8 @@ type levelIndex struct {
 	entries []entryAt
 }
 
-// chunkLimit is the maximum number of messages in a chunk.
-const chunkLimit = 256
+// chunkLimit is the maximum number of messages in a chunk. Tests change it.
+var chunkLimit = 256
 
 // chunk has consecutive messages. Orders are relative to base, to save memory. A full chunk is packed, unless it is the first
 // or the last of its level, until a message in it is removed or changes its place.
@@ -89,7 +89,7 @@ func (l *levelIndex) unpack(c *chunk) {
 	c.entries, c.packed = c.list(), nil
 	l.decoded, l.entries = nil, nil // the chunk may change, and be packed again
 	if l.loose = append(l.loose, c); len(l.loose) > maxLoose {
-		if l.loose[0] != l.chunks[0] {
+		if l.loose[0] != l.chunks[0] && l.loose[0] != c {
 			l.loose[0].pack()
 		}
 		l.loose = l.loose[1:]

@@ -10,8 +10,8 @@ import (
 
 // The index of a level behaves like a sorted map.
 func TestLevelIndexIsSortedMap(t *testing.T) {
-	defer func(was int) { maxLoose = was }(maxLoose)
-	maxLoose = 1
+	defer func(limit, loose int) { chunkLimit, maxLoose = limit, loose }(chunkLimit, maxLoose)
+	chunkLimit, maxLoose = 4, 2 // more chunks, and more of them are packed again
 	rapid.Check(t, func(t *rapid.T) {
 		x, want := index{queues: make(map[uint64][]*levelIndex)}, make(map[uint64]place)
 		next := uint64(1)
@@ -34,48 +34,52 @@ func TestLevelIndexIsSortedMap(t *testing.T) {
 				t.Fatalf("orders are missing: %v", orders)
 			}
 		}
-		some := func() uint64 { return rapid.Uint64Range(1, next+1).Draw(t, "order") }
+		some := func() uint64 { // mostly an existing message
+			if orders := slices.Sorted(maps.Keys(want)); len(orders) > 0 && rapid.IntRange(0, 4).Draw(t, "kind") > 0 {
+				return orders[rapid.IntRange(0, len(orders)-1).Draw(t, "index")]
+			}
+			return rapid.Uint64Range(1, next+1).Draw(t, "order")
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) {
-				for range rapid.IntRange(1, 600).Draw(t, "messages") {
+				for range rapid.IntRange(1, 30).Draw(t, "messages") {
 					at := place{uint32(next / 100), uint32(next * 1000)}
 					x.put(keyOf(1, 0, next), at, 1)
 					want[next] = at
-					next += rapid.SampledFrom([]uint64{1, 1, 1, 1, 2, 1 << 33}).Draw(t, "step")
+					next += rapid.SampledFrom([]uint64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 1 << 33}).Draw(t, "step")
 				}
 			},
-			"put": func(t *rapid.T) {
-				order, at := some(), place{rapid.Uint32().Draw(t, "segment"), rapid.Uint32().Draw(t, "offset")}
-				old, replaced := x.put(keyOf(1, 0, order), at, 1)
-				if was, ok := want[order]; replaced != ok || old != was {
-					t.Fatalf("put %d: got %v, %t, want %v, %t", order, old, replaced, was, ok)
+			"change": func(t *rapid.T) { // finds, puts and removes
+				for range rapid.IntRange(1, 50).Draw(t, "changes") {
+					order := some()
+					k := keyOf(1, 0, order)
+					was, there := want[order]
+					switch rapid.IntRange(0, 3).Draw(t, "change") {
+					case 0:
+						at := place{uint32(order), rapid.Uint32().Draw(t, "offset")}
+						if old, replaced := x.put(k, at, 1); replaced != there || old != was {
+							t.Fatalf("put %d: got %v, %t, want %v, %t", order, old, replaced, was, there)
+						}
+						want[order] = at
+					case 1:
+						if x.remove(k, 1) != there {
+							t.Fatalf("remove %d: got %t", order, !there)
+						}
+						delete(want, order)
+					default:
+						if at, ok := x.find(k); ok != there || at != was {
+							t.Fatalf("find %d: got %v, %t, want %v, %t", order, at, ok, was, there)
+						}
+					}
 				}
-				want[order] = at
 			},
 			"remove the first": func(t *rapid.T) {
 				orders := slices.Sorted(maps.Keys(want))
-				for _, order := range orders[:min(len(orders), rapid.IntRange(0, 700).Draw(t, "messages"))] {
+				for _, order := range orders[:min(len(orders), rapid.IntRange(0, 20).Draw(t, "messages"))] {
 					if !x.remove(keyOf(1, 0, order), 1) {
 						t.Fatalf("message %d not found", order)
 					}
 					delete(want, order)
-				}
-			},
-			"remove": func(t *rapid.T) {
-				order := some()
-				_, ok := want[order]
-				if x.remove(keyOf(1, 0, order), 1) != ok {
-					t.Fatalf("remove %d: got %t", order, !ok)
-				}
-				delete(want, order)
-			},
-			"find": func(t *rapid.T) {
-				for range 20 {
-					order := some()
-					at, ok := x.find(keyOf(1, 0, order))
-					if was, there := want[order]; ok != there || at != was {
-						t.Fatalf("find %d: got %v, %t, want %v, %t", order, at, ok, was, there)
-					}
 				}
 			},
 			"": func(*rapid.T) { check() },
@@ -88,10 +92,10 @@ func TestFindAfterChunkIsPackedAgain(t *testing.T) {
 	defer func(was int) { maxLoose = was }(maxLoose)
 	maxLoose = 1
 	x := index{queues: make(map[uint64][]*levelIndex)}
-	for order := range uint64(5 * chunkLimit) {
+	for order := range 5 * uint64(chunkLimit) {
 		x.put(keyOf(1, 0, order+1), place{1, uint32(order)}, 1)
 	}
-	second, third := keyOf(1, 0, chunkLimit+10), keyOf(1, 0, 2*chunkLimit+10)
+	second, third := keyOf(1, 0, uint64(chunkLimit+10)), keyOf(1, 0, uint64(2*chunkLimit+10))
 	if _, ok := x.find(second); !ok {
 		t.Fatal("message not found")
 	}
