@@ -10,7 +10,8 @@
 //
 // A message or a document is live until a tombstone names its position (segment and offset). An update is a new message and
 // a tombstone. The order of the records is therefore irrelevant for recovery, except for the list of segments: the live
-// messages are all messages without a tombstone. In memory, the index has the position of each live message, 12 bytes each.
+// messages are all messages without a tombstone. In memory, the index has the position of each live message, in 3 to
+// 12 bytes each.
 //
 // A full segment is sealed: its summary contains the keys and positions of its messages and all its tombstones, so that Open
 // reads only the summaries and the newest segment. A segment is dropped when nothing in it lives and when no tombstone in it
@@ -19,7 +20,8 @@
 //
 // A frame is written when the previous one is durable, except for the parts of a large commit. An unreadable frame before a
 // readable one is therefore damage, and so is a segment that is missing, or an unreadable frame in a sealed segment. An
-// unreadable end of the newest segment is the write that a crash interrupted.
+// unreadable end of the newest segment is the write that a crash interrupted, unless the store has recorded that this part was
+// durable, at most half a second after its commit.
 package logstore
 
 import "github.com/reprisemq/reprise/broker/internal/store"
