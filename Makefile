@@ -89,6 +89,11 @@ bench-worker: build ## compare the worker library with handwritten consumers, an
 	go build -C bench -o ../bin/workerbench ./cmd/workerbench
 	bin/workerbench $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: build ## compare Reprise with other libraries that retry messages: see bench/peers/README.md (ARGS=-h)
+	go build -C bench/peers -o ../../bin/peers/ ./...
+	bin/peers/peers $(ARGS)
+
 .PHONY: hostile
 hostile: build ## run hostile clients, and print the broker's memory and the latency of another client (ARGS='-run tables')
 	go build -C bench -o ../bin/hostile ./cmd/hostile
@@ -143,4 +148,4 @@ simulate: ## simulate complete systems with faults for FOR (1h), from SEED (1) o
 
 .PHONY: clean
 clean: ## remove build results (RabbitMQ stays in ~/.cache/reprise)
-	rm -rf bin dist internal/interop/node/node_modules internal/tools/browsertest/axe/node_modules coverage coverage.*
+	rm -rf bin dist {internal/interop/node,internal/tools/browsertest/axe,bench/peers/node}/node_modules coverage coverage.*
