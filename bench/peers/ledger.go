@@ -100,10 +100,10 @@ func (l *ledger) begin(first int, fail []int) {
 	l.since, l.next = time.Time{}, time.Time{}
 }
 
-var errPatience = errors.New("no progress")
+var errTimeout = errors.New("no progress")
 
-// await waits until reached is true. It returns errPatience if no attempt is reported for the given time.
-func (l *ledger) await(ctx context.Context, patience time.Duration, reached func() bool) error {
+// await waits until reached is true. It returns errTimeout if no attempt is reported for the given time.
+func (l *ledger) await(ctx context.Context, timeout time.Duration, reached func() bool) error {
 	for {
 		l.mu.Lock()
 		ok := reached()
@@ -113,8 +113,8 @@ func (l *ledger) await(ctx context.Context, patience time.Duration, reached func
 		}
 		select {
 		case <-l.changed:
-		case <-time.After(patience):
-			return errPatience
+		case <-time.After(timeout):
+			return errTimeout
 		case <-ctx.Done():
 			return ctx.Err()
 		}

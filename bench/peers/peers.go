@@ -17,14 +17,14 @@ type peer struct {
 	store   string // kind
 	command []string
 
-	// replay returns the command that replays the parked messages of a queue. nil: the peer has none.
+	// replay returns the command that replays the parked messages of a queue. Default: none, because the peer cannot replay.
 	replay func(p *peer, s settings, log io.Writer) *exec.Cmd
 
 	single bool // each process handles one message at a time, so the worker has a process for each handler
 	// divisor reduces the number of messages of a peer whose handlers wait for the retry, so that a step does not take minutes.
-	divisor  int
-	patience time.Duration // replaces the constant patience for a peer that needs longer to find the messages of a killed worker
-	install  func(root string) error
+	divisor int
+	timeout time.Duration // of a step without progress, if the peer does not find the messages of a killed worker within the constant timeout
+	install func(root string) error
 }
 
 func replayVerb(p *peer, s settings, log io.Writer) *exec.Cmd { return command(p, s, log, "replay") }
@@ -48,7 +48,7 @@ func peers(o options) []*peer {
 		{name: "symfony", store: rabbitMQ, command: []string{"php", source("symfony/peer.php")}, replay: replayVerb, single: true, install: debian("php-cli", "php-amqp", "php-symfony-amqp-messenger", "php-symfony-event-dispatcher")},
 		{name: "bullmq", store: redis, command: node("bullmq.js"), replay: replayVerb, install: npm},
 		{name: "asynq", store: redis, command: program("asynq"), replay: replayVerb},
-		{name: "river", store: postgres, command: program("river"), replay: replayVerb, patience: 10 * time.Second},
+		{name: "river", store: postgres, command: program("river"), replay: replayVerb, timeout: 10 * time.Second},
 	}
 }
 

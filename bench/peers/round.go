@@ -21,17 +21,17 @@ const (
 	retryRate, retryWorker, retryStore       = "retry_per_s", "retry_worker_us", "retry_store_us"
 	waitWorker, waitStore                    = "wait_worker_bytes", "wait_store_bytes"
 	lateMedian, lateTail, early              = "late_p50_ms", "late_p99_ms", "early"
-	workerBack, workerAll, workerMissing     = "worker_back_s", "worker_all_s", "worker_missing"
-	storeBack, storeAll, storeMissing        = "store_back_s", "store_all_s", "store_missing"
-	replayRate, replayMissing                = "replay_per_s", "replay_missing"
+	workerBack, workerAll                    = "worker_back_s", "worker_all_s"
+	storeBack, storeAll                      = "store_back_s", "store_all_s"
+	replayRate                               = "replay_per_s"
 	lost, duplicates                         = "lost", "duplicates"
 )
 
 const (
-	slow     = 5 * time.Millisecond // duration of an attempt while a process is killed
-	steady   = 500.0                // messages per second while the lateness is measured
-	patience = 75 * time.Second     // a step ends if nothing is reported for this time: asynq needs 60 s to find the tasks of a killed worker
-	padding  = 200                  // bytes in each payload
+	slow    = 5 * time.Millisecond // duration of an attempt while a process is killed
+	steady  = 500.0                // messages per second while the lateness is measured
+	timeout = 75 * time.Second     // of a step without progress; asynq needs 60 s to find the tasks of a killed worker
+	padding = 200                  // bytes in each payload
 )
 
 // round measures one peer with a new store.
@@ -125,10 +125,10 @@ func (r *round) measured(ctx context.Context, rate, cpuWorker, cpuStore string) 
 	}
 	n := len(r.ledger.attempts)
 	var first, last int
-	err = r.ledger.await(ctx, patience, func() bool { first = r.ledger.handled; return first > 0 })
+	err = r.ledger.await(ctx, timeout, func() bool { first = r.ledger.handled; return first > 0 })
 	worker, store := cpuOf(w.list()...), cpuOf(r.store.PID())
 	if err == nil {
-		err = r.ledger.await(ctx, patience, func() bool { last = r.ledger.handled; return last == n })
+		err = r.ledger.await(ctx, timeout, func() bool { last = r.ledger.handled; return last == n })
 	}
 	if err != nil {
 		w.stop()
@@ -201,7 +201,7 @@ func (r *round) fail(ctx context.Context) error {
 	return r.finish(ctx)
 }
 
-// late publishes at a steady rate. A third of the messages fail, once or three times.
+// late publishes at a steady rate. Three of ten messages fail once, and one fails three times.
 func (r *round) late(ctx context.Context) error {
 	fail := r.begin("late", r.fewer(), 3, r.soon, func(i int) int { return []int{0, 1, 0, 1, 0, 3, 0, 1, 0, 0}[i%10] })
 	w, err := startWorker(r.peer, r.settings, r.log)
@@ -226,14 +226,14 @@ func (r *round) late(ctx context.Context) error {
 }
 
 func (r *round) killWorker(ctx context.Context) error {
-	return r.kill(ctx, "kill-worker", workerBack, workerAll, workerMissing, func(w *worker) error {
+	return r.kill(ctx, "kill-worker", workerBack, workerAll, func(w *worker) error {
 		w.signal(syscall.SIGKILL)
 		return nil
 	})
 }
 
 func (r *round) killStore(ctx context.Context) error {
-	return r.kill(ctx, "kill-store", storeBack, storeAll, storeMissing, func(*worker) error {
+	return r.kill(ctx, "kill-store", storeBack, storeAll, func(*worker) error {
 		if err := r.store.Kill(); err != nil {
 			return err
 		}
@@ -242,8 +242,8 @@ func (r *round) killStore(ctx context.Context) error {
 }
 
 // kill kills a process after a quarter of the messages. A fifth of the messages fail once.
-func (r *round) kill(ctx context.Context, step, back, all, missing string, kill func(*worker) error) error {
-	// Messages of an earlier worker create the wait queue: RabbitMQ loses the messages of a quorum queue that is killed within 500 ms
+func (r *round) kill(ctx context.Context, step, back, all string, kill func(*worker) error) error {
+	// Messages of an earlier worker create the wait queue: RabbitMQ loses the messages of a quorum queue if it is killed within a second
 	// of its declaration.
 	fail := r.begin(step, r.settings.concurrency, 1, r.soon, func(int) int { return 1 })
 	w, err := r.begun(ctx, fail, 0)
@@ -265,7 +265,7 @@ func (r *round) kill(ctx context.Context, step, back, all, missing string, kill 
 		return err
 	}
 	defer w.stop()
-	if err := r.ledger.await(ctx, patience, func() bool { return r.ledger.handled >= len(fail)/4 }); err != nil {
+	if err := r.ledger.await(ctx, timeout, func() bool { return r.ledger.handled >= len(fail)/4 }); err != nil {
 		return fmt.Errorf("before the kill: %w", err)
 	}
 	killed := time.Now()
@@ -281,7 +281,6 @@ func (r *round) kill(ctx context.Context, step, back, all, missing string, kill 
 	_, last := r.ledger.span()
 	r.ledger.mu.Lock()
 	defer r.ledger.mu.Unlock()
-	r.metrics[missing] = float64(len(fail) - r.ledger.done)
 	if !r.ledger.next.IsZero() {
 		r.metrics[back] = r.ledger.next.Sub(killed).Seconds()
 	}
@@ -340,12 +339,12 @@ func (r *round) replay(ctx context.Context) error {
 // processed after the longest wait.
 func (r *round) finish(ctx context.Context) error {
 	n := len(r.ledger.attempts)
-	limit := max(patience, r.settings.delay+30*time.Second)
-	if r.peer.patience > 0 {
-		limit = r.peer.patience
+	limit := max(timeout, r.settings.delay+30*time.Second)
+	if r.peer.timeout > 0 {
+		limit = r.peer.timeout
 	}
 	err := r.ledger.await(ctx, limit, func() bool { return r.ledger.done == n })
-	if errors.Is(err, errPatience) {
+	if errors.Is(err, errTimeout) {
 		err = nil
 	}
 	r.settle()

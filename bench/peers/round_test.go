@@ -67,8 +67,8 @@ func TestLedgerCountsLostAndDuplicateMessages(t *testing.T) {
 	if late := l.lateness(3 * time.Second); len(late) != 1 || late[0] != 2*time.Second {
 		t.Errorf("lateness: got %v, want 2s", late)
 	}
-	if err := l.await(context.Background(), 0, func() bool { return false }); err != errPatience {
-		t.Errorf("await: got %v, want errPatience", err)
+	if err := l.await(context.Background(), 0, func() bool { return false }); err != errTimeout {
+		t.Errorf("await: got %v, want errTimeout", err)
 	}
 }
 

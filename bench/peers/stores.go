@@ -71,7 +71,7 @@ type server struct {
 	port    int
 	url     string // format of port
 	command []string
-	ready   []string // a command that succeeds if the store is ready; nil: it accepts connections
+	ready   []string // a command that succeeds if the store is ready. Default: accepted connections show this
 	owner   *syscall.Credential
 	log     io.Writer
 	cmd     *exec.Cmd

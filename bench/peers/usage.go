@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +27,7 @@ func processes() map[int]process {
 	for _, name := range names {
 		stat, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended
+			continue // it exited
 		}
 		// The second field is the program name in parentheses, which can contain any character.
 		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -37,16 +38,13 @@ func processes() map[int]process {
 	return all
 }
 
-// descendants returns the processes and their children.
+// descendants returns the processes and their children, each of them once.
 func descendants(all map[int]process, roots []int) (pids []int) {
-	for _, root := range roots {
-		if _, found := all[root]; !found {
-			continue
-		}
-		pids = append(pids, root)
-		for pid, p := range all {
-			if p.parent == root {
-				pids = append(pids, descendants(all, []int{pid})...)
+	for pid := range all {
+		for p := pid; p > 0; p = all[p].parent {
+			if slices.Contains(roots, p) {
+				pids = append(pids, pid)
+				break
 			}
 		}
 	}
@@ -67,7 +65,7 @@ func memoryOf(roots ...int) (bytes float64, err error) {
 	for _, pid := range descendants(processes(), roots) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended
+			continue // it exited
 		}
 		if err != nil {
 			return 0, err // of another user

@@ -36,7 +36,7 @@ def report(line):
     try:
         reports.sendall(line.encode())
     except OSError:
-        os._exit(1)  # the benchmark has ended
+        os._exit(1)  # the benchmark ended
 
 
 @app.task(bind=True, max_retries=int(os.environ["PEER_RETRIES"]))

@@ -26,7 +26,7 @@ type Config struct {
 	Delay       time.Duration // delay of each retry
 }
 
-// Message is what the handler reads of a payload.
+// Message contains the fields of a payload that the handler reads.
 type Message struct {
 	ID   int `json:"id"`
 	Fail int `json:"fail"` // number of attempts that fail; -1: all
@@ -126,7 +126,7 @@ func handler() (Handler, error) {
 		_, err := fmt.Fprintf(reports, "%d %d %d\n", m.ID, attempt, time.Now().UnixMicro())
 		writing.Unlock()
 		if err != nil {
-			os.Exit(1) // the benchmark has ended
+			os.Exit(1) // the benchmark ended
 		}
 		time.Sleep(time.Duration(m.MS) * time.Millisecond)
 		if !healed && (m.Fail < 0 || attempt <= m.Fail) {

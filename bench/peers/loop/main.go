@@ -1,5 +1,5 @@
-// Command loop is a consumer that uses amqp091-go without a library above it: it publishes a copy of a failed message to a wait
-// queue with a TTL, waits for the confirm, and acks the original.
+// Command loop is a consumer that uses amqp091-go without a library above it. It publishes a copy of a failed message to a
+// wait queue with a TTL, waits for the confirm, and acks the original.
 package main
 
 import (

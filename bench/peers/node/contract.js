@@ -14,7 +14,7 @@ const config = {
 // handler returns the handler of all peers.
 const handler = () => {
   const reports = net.connect(env('REPORTS'));
-  reports.on('error', () => process.exit(1)); // the benchmark has ended
+  reports.on('error', () => process.exit(1)); // the benchmark ended
   reports.on('close', () => process.exit(1));
   return async ({ id, fail, ms }, attempt) => {
     const now = Math.round((performance.timeOrigin + performance.now()) * 1000);

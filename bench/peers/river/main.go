@@ -18,7 +18,7 @@ import (
 
 func main() { contract.Main(contract.Peer{Publish: publish, Work: work, Replay: replay}) }
 
-// args is a job: its JSON is the payload.
+// args is a job. Its JSON is the payload.
 type args struct{ json.RawMessage }
 
 func (args) Kind() string { return "peer" }

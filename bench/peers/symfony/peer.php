@@ -66,7 +66,7 @@ class Handler implements MiddlewareInterface
         $m = $envelope->getMessage()->data;
         $attempt = 1 + RedeliveryStamp::getRetryCountFromEnvelope($envelope);
         if (!@fwrite($this->reports, sprintf("%d %d %d\n", $m['id'], $attempt, microtime(true) * 1e6))) {
-            exit(1); // the benchmark has ended
+            exit(1); // the benchmark ended
         }
         usleep(1000 * $m['ms']);
         if (!getenv('PEER_HEALED') && ($m['fail'] < 0 || $attempt <= $m['fail'])) {
