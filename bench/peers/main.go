@@ -70,14 +70,14 @@ func run(ctx context.Context, args []string) error {
 	}
 	result := report.NewRun(o.root)
 	table, err := compare(ctx, o)
-	if err != nil {
+	if err != nil && (table == nil || rounds(table) == 0) {
 		return err
 	}
 	result.Ended, result.Tables = time.Now(), []*report.Table{table}
 	text := results(result, table)
 	fmt.Print(text)
 	if o.readme {
-		err = writeReadme(filepath.Join(o.root, "bench/peers/README.md"), text)
+		err = errors.Join(err, writeReadme(filepath.Join(o.root, "bench/peers/README.md"), text))
 	}
 	if o.json != "" {
 		b, _ := json.MarshalIndent(result, "", "  ")
