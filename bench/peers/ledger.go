@@ -25,7 +25,7 @@ type ledger struct {
 	duplicates,
 	reports int
 	since time.Time // see next
-	next  time.Time // time of the first attempt after since
+	next  time.Time // time of the first first attempt after since, which needs the store; a handler of Watermill retries without it
 }
 
 type attempt struct {
@@ -82,7 +82,7 @@ func (l *ledger) add(id int, a attempt) {
 		}
 	}
 	l.attempts[i] = append(l.attempts[i], a)
-	if !l.since.IsZero() && l.next.IsZero() && a.at.After(l.since) {
+	if !l.since.IsZero() && l.next.IsZero() && a.number == 1 && a.at.After(l.since) {
 		l.next = a.at
 	}
 	select {

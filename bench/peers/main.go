@@ -122,8 +122,10 @@ func compare(ctx context.Context, o options) (*report.Table, error) {
 	}
 	err := table.Interleave(ctx, o.rounds, os.Stderr, func(i int) (report.Metrics, error) {
 		m, failed, err := measure(ctx, o, chosen[i], log)
-		for _, err := range failed {
-			table.Notes = append(table.Notes, fmt.Sprintf("%s: %v", chosen[i].name, err))
+		for _, problem := range failed {
+			if err == nil {
+				table.Notes = append(table.Notes, fmt.Sprintf("%s: %v", chosen[i].name, problem))
+			}
 		}
 		return m, err
 	})

@@ -21,7 +21,7 @@ type peer struct {
 	replay func(p *peer, s settings, log io.Writer) *exec.Cmd
 
 	single bool // each process handles one message at a time, so the worker has a process for each handler
-	// divisor reduces the number of messages of a peer whose handlers wait for the retry, so that a step does not take minutes.
+	// divisor reduces the number of failures of a peer whose handlers wait for the retry, so that a step does not take minutes.
 	divisor int
 	timeout time.Duration // of a step without progress, if the peer does not find the messages of a killed worker within the constant timeout
 	install func(root string) error

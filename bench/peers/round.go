@@ -79,7 +79,10 @@ var steps = []struct {
 }
 
 // fewer returns the number of messages of the later steps.
-func (r *round) fewer() int { return max(20, r.size/5/max(1, r.peer.divisor)) }
+func (r *round) fewer() int { return max(20, r.size/5) }
+
+// divisor reduces the number of failures.
+func (r *round) divisor() int { return max(1, r.peer.divisor) }
 
 // begin prepares a step with a new queue. The function fails returns the number of attempts of message i that fail.
 func (r *round) begin(step string, n, retries int, delay time.Duration, fails func(i int) int) []int {
@@ -178,7 +181,7 @@ func (r *round) process(ctx context.Context) error {
 
 // fail lets each message fail once. All of them wait at the same time, unless the handlers of the peer wait.
 func (r *round) fail(ctx context.Context) error {
-	if r.peer.divisor > 1 {
+	if r.divisor() > 1 {
 		return nil
 	}
 	fail := r.begin("fail", r.size, 1, r.wait, func(int) int { return 1 })
@@ -203,13 +206,18 @@ func (r *round) fail(ctx context.Context) error {
 
 // late publishes at a steady rate. Three of ten messages fail once, and one fails three times.
 func (r *round) late(ctx context.Context) error {
-	fail := r.begin("late", r.fewer(), 3, r.soon, func(i int) int { return []int{0, 1, 0, 1, 0, 3, 0, 1, 0, 0}[i%10] })
+	fail := r.begin("late", r.fewer(), 3, r.soon, func(i int) int {
+		if i/10%r.divisor() > 0 {
+			return 0
+		}
+		return []int{0, 1, 0, 1, 0, 3, 0, 1, 0, 0}[i%10]
+	})
 	w, err := startWorker(r.peer, r.settings, r.log)
 	if err != nil {
 		return err
 	}
 	defer w.stop()
-	if err := r.publish(ctx, fail, steady/float64(max(1, r.peer.divisor)), 0); err != nil {
+	if err := r.publish(ctx, fail, steady, 0); err != nil {
 		return err
 	}
 	if err := r.finish(ctx); err != nil {
@@ -256,7 +264,7 @@ func (r *round) kill(ctx context.Context, step, back, all string, kill func(*wor
 		return err
 	}
 	fail = r.begin(step, r.fewer(), 1, r.soon, func(i int) int {
-		if i%5 == 0 {
+		if i%(5*r.divisor()) == 0 {
 			return 1
 		}
 		return 0
@@ -296,7 +304,7 @@ func (r *round) replay(ctx context.Context) error {
 		return nil
 	}
 	const retries = 1
-	fail := r.begin("replay", r.fewer(), retries, r.soon, func(int) int { return retries }) // the last attempt before they are parked
+	fail := r.begin("replay", r.fewer()/r.divisor(), retries, r.soon, func(int) int { return retries }) // the last attempt before they are parked
 	always := make([]int, len(fail))
 	for i := range always {
 		always[i] = -1

@@ -36,7 +36,7 @@ var tables = []struct {
 		{metric: waitWorker, title: "memory of the worker, bytes", about: "memory of the worker per waiting message, bytes"},
 		{metric: waitStore, title: "memory of the store, bytes", about: "memory of the store per waiting message, bytes"},
 	}},
-	{"Lateness of retries at 500 messages/s (watermill: 25/s). 40% of the messages fail once or three times:", []column{
+	{"Lateness of retries at 500 messages/s. 40% of the messages (watermill: 2%) fail once or three times:", []column{
 		{metric: lateMedian, title: "p50 ms", about: "lateness, p50 ms", digits: 1, spread: true},
 		{metric: lateTail, title: "p99 ms", about: "lateness, p99 ms", digits: 1, spread: true},
 		{metric: early, title: "earliest, ms too early", digits: 1},
