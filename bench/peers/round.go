@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -347,10 +348,7 @@ func (r *round) replay(ctx context.Context) error {
 // processed after the longest wait.
 func (r *round) finish(ctx context.Context) error {
 	n := len(r.ledger.attempts)
-	limit := max(timeout, r.settings.delay+30*time.Second)
-	if r.peer.timeout > 0 {
-		limit = r.peer.timeout
-	}
+	limit := r.settings.delay + cmp.Or(r.peer.timeout, timeout)
 	err := r.ledger.await(ctx, limit, func() bool { return r.ledger.done == n })
 	if errors.Is(err, errTimeout) {
 		err = nil
