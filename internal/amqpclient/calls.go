@@ -1,6 +1,7 @@
 package amqpclient
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -45,6 +46,8 @@ func (c *calls) take(m amqpwire.Method, send func(amqpwire.Method) error, taken 
 	return one.answer, one.err
 }
 
+// write sends a request. If the connection closes during the write, it returns nil: the broker may have received the request, and
+// the end of the channel, which follows, has the reason.
 func (c *calls) write(one *call, m amqpwire.Method, send func(amqpwire.Method) error) error {
 	c.order.Lock()
 	defer c.order.Unlock()
@@ -57,12 +60,13 @@ func (c *calls) write(one *call, m amqpwire.Method, send func(amqpwire.Method) e
 	if err != nil {
 		return err
 	}
-	if err = send(m); err != nil {
+	if err = send(m); errors.Is(err, ErrEncode) || errors.Is(err, ErrClosed) { // nothing was written
 		c.mu.Lock()
 		c.waiting = slices.DeleteFunc(c.waiting, func(other *call) bool { return other == one })
 		c.mu.Unlock()
+		return err
 	}
-	return err
+	return nil
 }
 
 // answer passes an answer to the oldest request, and reports whether it is the answer to that request.

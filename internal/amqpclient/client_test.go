@@ -266,6 +266,24 @@ func TestReadsWhileWriteWaits(t *testing.T) {
 	}
 }
 
+// A request whose write the end of the connection interrupts has the reason of the broker, which may have received it.
+func TestInterruptedRequestHasReason(t *testing.T) {
+	c, s, _ := connected(t, amqpwire.ConnectionTune{}, config)
+	opened := make(chan error)
+	go func() {
+		_, err := c.Open(&recorder{})
+		opened <- err
+	}()
+	if _, err := s.socket.Read(make([]byte, 1)); err != nil { // the write has begun, and the server reads no more
+		t.Fatal(err)
+	}
+	s.send(0, &amqpwire.ConnectionClose{ReplyCode: 541, ReplyText: "INTERNAL_ERROR"})
+	var reason *amqpclient.Error
+	if err := <-opened; !errors.As(err, &reason) || reason.Code != 541 {
+		t.Errorf("got %v, want the reason of the server", err)
+	}
+}
+
 // A violation of the protocol closes the connection with a reason for the server, and ends its channels and requests.
 func TestProtocolViolation(t *testing.T) {
 	frames := func(all ...[]byte) (stream []byte) {
