@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -95,9 +96,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	want := newContent()
 	for _, have := range contents {
-		for k, body := range have.messages {
-			want.messages[k] = body
-		}
+		maps.Copy(want.messages, have.messages)
 	}
 	d = openSegments(t, fs, 3000)
 	found, err := d.read(queues, 1)
