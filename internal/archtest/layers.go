@@ -31,7 +31,7 @@ internal/archive/console/internal/web                                           
 internal/archive/console/internal/access, internal/archive/console/internal/editor, internal/move        | broker/internal/node
 internal/archive/console/internal/fault, internal/archive/console/internal/flow, internal/drift          | broker/internal/session
 internal/archive/console/internal/show, internal/archive/console/internal/figures                        | broker/internal/vhost, broker/internal/access, broker/internal/parameter
-internal/archive/api, internal/archive/notification, internal/graph, internal/doctor                                | broker/internal/queue, broker/internal/registry, broker/internal/diskstore, broker/internal/logstore
+internal/archive/api, internal/archive/notification, internal/graph, internal/doctor                                | broker/internal/queue, broker/internal/registry, broker/internal/diskstore
 internal/archive/ledger, internal/archive/history                                                        | broker/internal/store
 internal/archive/ingest, internal/archive/replay, internal/archive/waiting                               |
 internal/archive/background                                                                              |

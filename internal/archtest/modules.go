@@ -13,7 +13,6 @@ const amqpClient = "github.com/rabbitmq/amqp091-go"
 var Modules = map[string][]string{
 	"internal/amqpconn":            {amqpClient},
 	"broker/internal/diskstore":    {"github.com/cockroachdb/pebble/..."},
-	"broker/internal/logstore":     {"github.com/cockroachdb/pebble/..."}, // its file system, and its test doubles
 	"breaker":                      {"github.com/sony/gobreaker/..."},
 	"prommetrics":                  {"github.com/prometheus/..."},
 	"oteltrace":                    {"go.opentelemetry.io/..."},
