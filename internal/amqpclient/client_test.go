@@ -231,17 +231,7 @@ func TestReadsWhileWriteWaits(t *testing.T) {
 	blocked := make(chan struct{})
 	cfg.Blocked = func(bool, string) { close(blocked) }
 	c, s, _ := connected(t, amqpwire.ConnectionTune{}, cfg)
-	opened := make(chan *amqpclient.Channel)
-	go func() {
-		ch, err := c.Open(&recorder{})
-		if err != nil {
-			t.Error(err)
-		}
-		opened <- ch
-	}()
-	s.next()
-	s.send(1, &amqpwire.ChannelOpenOk{})
-	ch := <-opened
+	ch := s.open(c, &recorder{})
 	published := make(chan error)
 	go func() {
 		published <- ch.Publish(&amqpwire.BasicPublish{RoutingKey: "q"}, &amqpwire.Properties{}, make([]byte, 1<<20), true, nil)
@@ -315,18 +305,8 @@ func TestProtocolViolation(t *testing.T) {
 		"method on channel 0":     method(0, &amqpwire.QueueBindOk{}),
 	} {
 		c, s, _ := connected(t, amqpwire.ConnectionTune{}, config)
-		opened := make(chan *amqpclient.Channel)
 		r := &recorder{}
-		go func() {
-			ch, err := c.Open(r)
-			if err != nil {
-				t.Error(err)
-			}
-			opened <- ch
-		}()
-		s.next()
-		s.send(1, &amqpwire.ChannelOpenOk{})
-		ch := <-opened
+		ch := s.open(c, r)
 		ended := make(chan error)
 		go func() { _, err := ch.Call(&amqpwire.BasicQos{}); ended <- err }()
 		s.next()

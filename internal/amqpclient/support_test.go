@@ -73,6 +73,21 @@ func (s *server) next() amqpwire.Method {
 	}
 }
 
+// open opens channel 1 of a client.
+func (s *server) open(c *amqpclient.Conn, h amqpclient.Handler) *amqpclient.Channel {
+	opened := make(chan *amqpclient.Channel)
+	go func() {
+		ch, err := c.Open(h)
+		if err != nil {
+			s.t.Error(err)
+		}
+		opened <- ch
+	}()
+	s.next()
+	s.send(1, &amqpwire.ChannelOpenOk{})
+	return <-opened
+}
+
 // start begins the handshake until the login.
 func (s *server) start() *amqpwire.ConnectionStartOk {
 	if _, err := s.reader.ReadProtocolHeader(); err != nil {

@@ -94,8 +94,8 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 }
 
 // Publish writes a mandatory, persistent message. The connection may buffer the write until Flush. After ErrNotWritten the
-// caller may republish the message. After ErrInvalidMessage, nothing was written. After any other error the broker may have received the message, and the connection
-// closes. Publish is not safe for concurrent use.
+// caller may republish the message. After ErrInvalidMessage, nothing was written. After any other error the broker may have
+// received the message, and the connection closes. Publish is not safe for concurrent use.
 func (s *Confirming) Publish(p *Publication) error {
 	err := s.publisher.publish(p)
 	if err == nil {
