@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,38 +9,27 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-const ticksPerSecond = 100 // on every Linux platform that Go supports
-
-// process is a line of /proc/PID/stat.
-type process struct {
-	parent int
-	ticks  int // of the process and of its children that have ended
-}
-
 // processes returns all processes.
-func processes() map[int]process {
-	all := make(map[int]process)
-	names, _ := filepath.Glob("/proc/[0-9]*/stat")
+func processes() map[int]proc.Stat {
+	all := make(map[int]proc.Stat)
+	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {
-		stat, err := os.ReadFile(name)
-		if err != nil {
-			continue // it exited
+		pid, _ := strconv.Atoi(filepath.Base(name))
+		if stat, err := proc.ReadStat(pid); err == nil { // otherwise it exited
+			all[pid] = stat
 		}
-		// The second field is the program name in parentheses, which can contain any character.
-		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		field := func(n int) int { v, _ := strconv.Atoi(f[n-3]); return v }
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		all[pid] = process{parent: field(4), ticks: field(14) + field(15) + field(16) + field(17)}
 	}
 	return all
 }
 
 // descendants returns the processes and their children, each of them once.
-func descendants(all map[int]process, roots []int) (pids []int) {
+func descendants(all map[int]proc.Stat, roots []int) (pids []int) {
 	for pid := range all {
-		for p := pid; p > 0; p = all[p].parent {
+		for p := pid; p > 0; p = all[p].Parent {
 			if slices.Contains(roots, p) {
 				pids = append(pids, pid)
 				break
@@ -55,7 +43,7 @@ func descendants(all map[int]process, roots []int) (pids []int) {
 func cpuOf(roots ...int) (seconds float64) {
 	all := processes()
 	for _, pid := range descendants(all, roots) {
-		seconds += float64(all[pid].ticks) / ticksPerSecond
+		seconds += all[pid].Used + all[pid].Ended
 	}
 	return seconds
 }

@@ -4,10 +4,12 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+
+	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
 func TestDescendantsContainEachProcessOnce(t *testing.T) {
-	all := map[int]process{1: {parent: 0}, 2: {parent: 1}, 3: {parent: 2}, 4: {parent: 1}, 5: {parent: 9}}
+	all := map[int]proc.Stat{1: {Parent: 0}, 2: {Parent: 1}, 3: {Parent: 2}, 4: {Parent: 1}, 5: {Parent: 9}}
 	got := descendants(all, []int{2, 3, 4, 7})
 	if slices.Sort(got); !slices.Equal(got, []int{2, 3, 4}) {
 		t.Errorf("got %v, want [2 3 4]", got)

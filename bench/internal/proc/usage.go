@@ -48,25 +48,36 @@ const ticksPerSecond = 100
 
 // CPU returns the processor time that all threads of a process have used, in seconds.
 func CPU(pid int) (float64, error) {
+	s, err := ReadStat(pid)
+	return s.Used, err
+}
+
+// Stat is a part of /proc/PID/stat.
+type Stat struct {
+	Parent int
+	Used   float64 // processor time of the process in seconds
+	Ended  float64 // the same for its children that have ended
+}
+
+// ReadStat reads /proc/PID/stat.
+func ReadStat(pid int) (Stat, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return Stat{}, err
 	}
 	// The second field is the program name in parentheses, which can contain any character.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const userTime, systemTime = 14 - 3, 15 - 3
-	if len(fields) <= systemTime {
-		return 0, fmt.Errorf("/proc/%d/stat must have more than %d fields: got %d", pid, systemTime, len(fields))
-	}
-	var ticks int64
-	for _, i := range []int{userTime, systemTime} {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+	var values [5]int // parent; user and system time; the same of the children
+	for i, field := range []int{4, 14, 15, 16, 17} {
+		if field -= 3; field >= len(fields) {
+			return Stat{}, fmt.Errorf("/proc/%d/stat must have more than %d fields: got %d", pid, field, len(fields))
 		}
-		ticks += n
+		if values[i], err = strconv.Atoi(fields[field]); err != nil {
+			return Stat{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		}
 	}
-	return float64(ticks) / ticksPerSecond, nil
+	seconds := func(ticks int) float64 { return float64(ticks) / ticksPerSecond }
+	return Stat{Parent: values[0], Used: seconds(values[1] + values[2]), Ended: seconds(values[3] + values[4])}, nil
 }
 
 // Busy returns the processor time that the machine has used, in seconds. It includes the time that the hypervisor
