@@ -40,6 +40,7 @@ const (
 	NackRequeue               // basic.nack with requeue; does not count towards a delivery limit since RabbitMQ 4.3
 	RejectRequeue             // basic.reject with requeue; counts towards a delivery limit
 	DeadLetter                // basic.reject without requeue
+	flush                     // does not settle a delivery; see Flush
 )
 
 const (
@@ -129,6 +130,18 @@ func (a *Acker) Settle(tag uint64, v Verb) bool { return a.settle(settlement{tag
 func (a *Acker) AckNow(tag uint64) bool {
 	confirmed := make(chan struct{})
 	a.settle(settlement{tag: tag, confirmed: confirmed})
+	return a.await(confirmed)
+}
+
+// Flush waits until the broker's channel has processed all settlements so far, except acks that wait for others. It returns false
+// if they can be lost.
+func (a *Acker) Flush() bool {
+	confirmed := make(chan struct{})
+	return a.settle(settlement{verb: flush, confirmed: confirmed}) && a.await(confirmed)
+}
+
+// await reports whether confirmed closes before Run returns.
+func (a *Acker) await(confirmed <-chan struct{}) bool {
 	select {
 	case <-confirmed:
 		return true
@@ -148,7 +161,9 @@ func (a *Acker) settle(s settlement) bool {
 		a.mu.Unlock()
 		return false
 	}
-	a.open--
+	if s.verb != flush {
+		a.open--
+	}
 	a.settled = append(a.settled, s)
 	n := len(a.settled)
 	urgent := s.verb != Ack || s.confirmed != nil
@@ -244,10 +259,15 @@ func newWriter(ch Channel, commands *atomic.Uint64) *writer {
 // gapPauses. A pause counts at the first write after it.
 func (w *writer) write(batch []settlement, paused bool, all int) error {
 	for _, s := range batch {
-		if s.verb == Ack {
+		switch s.verb {
+		case Ack:
 			w.gapped[s.tag] = waitingAck{confirmed: s.confirmed}
-		} else if err := w.writeOther(s); err != nil {
-			return err
+		case flush:
+			w.awaiting = append(w.awaiting, s.confirmed)
+		default:
+			if err := w.writeOther(s); err != nil {
+				return err
+			}
 		}
 	}
 	if err := w.writeRun(); err != nil {

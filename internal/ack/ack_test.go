@@ -207,6 +207,40 @@ func TestAckNowReportsProcessedAck(t *testing.T) {
 	}
 }
 
+// Flush waits for the earlier settlements, and does not count as a settlement.
+func TestFlush(t *testing.T) {
+	var j recorder
+	a := New(&j)
+	for range 3 {
+		a.Delivered()
+	}
+	a.Settle(3, Ack)
+	a.Settle(2, NackRequeue)
+	done := make(chan bool)
+	go func() { done <- a.Flush() }()
+	go a.Run(t.Context())
+	if !<-done {
+		t.Error("Flush returned false, although the broker has processed the requeue")
+	}
+	if n := a.Unsettled(); n != 1 {
+		t.Errorf("unsettled: got %d, want 1", n)
+	}
+	a.End()
+	<-a.Done()
+	if want := []string{"nack 2", "ack 3", "sync"}; !slices.Equal(j.frames, want) {
+		t.Errorf("frames: got %v, want %v", j.frames, want)
+	}
+	if a.Flush() {
+		t.Error("Flush returned true after the end")
+	}
+	a = New(closedChannel{})
+	go func() { done <- a.Flush() }()
+	go a.Run(t.Context())
+	if <-done {
+		t.Error("Flush returned true on a closed channel")
+	}
+}
+
 func TestRunReturns(t *testing.T) {
 	t.Run("after all writes", func(t *testing.T) {
 		var j recorder

@@ -154,6 +154,13 @@ func (s *session) closeChannel() {
 // but more than 30 if the disk is busy.
 const quorumAckTime = time.Second
 
+// awaitQueue waits until RabbitMQ can no longer lose the written settlements when the channel closes.
+func (s *session) awaitQueue(ctx context.Context) {
+	if s.conn.IsRabbitMQ() && s.acks.Commands()-s.queueAnswered.Load() > ack.CertainWindow {
+		_ = retry.Sleep(ctx, quorumAckTime)
+	}
+}
+
 // close writes the remaining settlements and waits, for at most timeout, until RabbitMQ can no longer lose them. It then
 // closes the channel, which requeues all unsettled deliveries.
 func (s *session) close(timeout time.Duration) {
@@ -162,9 +169,7 @@ func (s *session) close(timeout time.Duration) {
 	s.acks.End()
 	select {
 	case <-s.acks.Done():
-		if s.conn.IsRabbitMQ() && s.acks.Commands()-s.queueAnswered.Load() > ack.CertainWindow {
-			_ = retry.Sleep(ctx, quorumAckTime)
-		}
+		s.awaitQueue(ctx)
 	case <-ctx.Done():
 	}
 	closed := make(chan struct{})

@@ -87,7 +87,9 @@ func (s *session) serve(ctx context.Context) error {
 				return s.ignoreCanceled(ctx, err)
 			}
 			if !s.countsNacks { // otherwise, a requeue would count in any case, and a crash might not happen
-				s.requeueSound() // a crash of the process must not count as a delivery of the other messages
+				if err := s.requeueSound(); err != nil {
+					return s.ignoreCanceled(ctx, err)
+				}
 			}
 		case errors.Is(err, errBusy):
 			err := s.unsubscribe(now)
@@ -229,14 +231,24 @@ func (s *session) requeuePending() {
 	}
 }
 
-// requeueSound requeues the pending deliveries before a suspected message is handled. With Lanes, it keeps this message: otherwise
-// two processes could return all messages to each other indefinitely, because neither finds a message while it searches.
-func (s *session) requeueSound() {
-	if len(s.consumer.Lanes) > 0 {
+// requeueSound requeues the pending deliveries before a suspected message is handled, and waits for the broker, so that a crash in
+// this attempt does not count as a delivery of the other messages. With Lanes, it keeps the suspected message: otherwise two
+// processes could return all messages to each other indefinitely, because neither finds a message while it searches.
+func (s *session) requeueSound() error {
+	lanes := len(s.consumer.Lanes) > 0
+	if lanes {
 		s.pending.remove(s.chosen, s.pending.index(s.chosen))
 		defer s.pending.add(s.chosen)
 	}
 	s.requeuePending()
+	if !s.acks.Flush() {
+		<-s.ctx.Done()
+		return context.Cause(s.ctx)
+	}
+	if lanes { // otherwise, the queue answers the start of the next consumer
+		s.awaitQueue(s.ctx)
+	}
+	return nil
 }
 
 // waitWhilePaused waits until the consumer is not paused. It first calls unsubscribePrevious, because the session does

@@ -17,7 +17,7 @@ type frameScanner struct {
 	left    uint64  // remaining bytes after head, including the end octet
 	method  [4]byte // the first bytes of the payload: the class and the method
 	known   int     // number of bytes in method
-	isAck   bool    // the last call of next has read the method of a basic.ack
+	read    bool    // the last call of next has read the method of a method frame
 }
 
 const (
@@ -27,7 +27,10 @@ const (
 	frameEnd           = 0xCE
 )
 
-var basicAck = [4]byte{0, 60, 0, 80}
+var (
+	basicAck  = [4]byte{0, 60, 0, 80}
+	basicNack = [4]byte{0, 60, 0, 120}
+)
 
 // begins reports whether first, the next byte, is the first byte of a counted frame.
 func (s *frameScanner) begins(first byte) bool {
@@ -38,7 +41,7 @@ func (s *frameScanner) begins(first byte) bool {
 // next reads the first part of data, which must not be empty. It returns the length of that part, and whether the part
 // completes a counted frame. It never reads beyond the end of a frame.
 func (s *frameScanner) next(data []byte) (n int, ended bool) {
-	s.isAck = false
+	s.read = false
 	if !s.started {
 		s.started = true
 		if data[0] == 'A' {
@@ -65,7 +68,7 @@ func (s *frameScanner) next(data []byte) (n int, ended bool) {
 	if s.known < len(s.method) {
 		n = copy(s.method[s.known:], data[:n])
 		s.known += n
-		s.isAck = s.head[0] == frameMethod && s.known == len(s.method) && s.method == basicAck
+		s.read = s.head[0] == frameMethod && s.known == len(s.method)
 	}
 	s.left -= uint64(n)
 	if s.left > 0 {

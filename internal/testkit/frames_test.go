@@ -37,7 +37,7 @@ func TestFrameScanner(t *testing.T) {
 				}
 				n, ended := s.next([]byte(stream[at:end]))
 				at += n
-				if s.isAck {
+				if s.read && s.method == basicAck {
 					acks = append(acks, at)
 				}
 				if ended {

@@ -33,7 +33,7 @@ func (d Direction) String() string {
 // A cut closes all existing connections. Both peers receive the data that was already forwarded, and then EOF. All
 // other data is lost, as with an unplugged cable. Clients may reconnect immediately, unless the test calls Refuse.
 //
-// To cut at an exact place, call CutAfterBytes, CutAfterFrame, CutBeforeFrame or CutInAck before the connection reaches it. These
+// To cut at an exact place, call CutAfterBytes, CutAfterFrame, CutBeforeFrame, CutInAck or CutInNack before the connection reaches it. These
 // methods count from the call, over all connections. They return a channel that is closed when the cut is complete and
 // the proxy no longer forwards data of the cut connections. Each cut happens once.
 //
@@ -141,6 +141,12 @@ func (p *Proxy) CutInAck() <-chan struct{} {
 	return p.arm(ToServer, cutInAck, 1, 1)
 }
 
+// CutInNack is like CutInAck, for basic.nack.
+func (p *Proxy) CutInNack() <-chan struct{} {
+	p.t.Helper()
+	return p.arm(ToServer, cutInNack, 1, 1)
+}
+
 // Frames returns the number of forwarded frames in direction d, on all connections, without heartbeats. A test that
 // cuts at every boundary uses it to determine the number of boundaries.
 func (p *Proxy) Frames(d Direction) int {
@@ -170,7 +176,11 @@ const (
 	cutAfterFrame
 	cutBeforeFrame
 	cutInAck
+	cutInNack
 )
+
+// methods are the places within a method frame.
+var methods = map[[4]byte]cutPlace{basicAck: cutInAck, basicNack: cutInNack}
 
 func (p *Proxy) arm(d Direction, place cutPlace, n, least int64) <-chan struct{} {
 	p.t.Helper()
@@ -200,7 +210,7 @@ func (p *Proxy) pass(d Direction, frames *frameScanner, data []byte) (n int, now
 		}
 		size, ended := frames.next(data[n:end])
 		n += size
-		if frames.isAck && p.count(d, cutInAck, 1) {
+		if place, found := methods[frames.method]; found && frames.read && p.count(d, place, 1) {
 			break
 		}
 		if ended {

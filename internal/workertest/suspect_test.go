@@ -3,6 +3,7 @@ package workertest
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +85,56 @@ func TestWorkerKeepsSuspectMessage(t *testing.T) {
 				close(gate)
 				if n := r.take(work + ".failed").Headers[reprise.HeaderCrashes]; n != int64(3) {
 					t.Errorf("crashes: got %v, want 3", n)
+				}
+			})
+		}
+	})
+}
+
+// An attempt of a suspected message starts after the broker has received the requeues of the other messages. Otherwise, a crash in
+// this attempt would count as a delivery of each.
+func TestSuspectWaitsForRequeues(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		if b.IsRabbitMQ && b.Version < "4.3" {
+			return // the worker does not requeue, because each requeue would count
+		}
+		for _, lanes := range []int{0, 2} {
+			t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
+				r, c := newRaw(t, b.URL), dial(t, b.URL)
+				work := testkit.Name(t, "work")
+				queue, topo := work, topology.Buckets{}.Topology(work)
+				if lanes > 0 {
+					route := topology.Lanes{Count: lanes}
+					queue, topo = route.Queue(work, 1), route.Topology(work)
+				}
+				r.declare(c, topo)
+				r.publish("", queue, amqp.Publishing{MessageId: "suspect"})
+				for range 2 {
+					holder := newRaw(t, b.URL)
+					holder.get(queue)
+					if err := holder.conn.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 3 {
+					r.publish("", queue, amqp.Publishing{MessageId: "sound"})
+				}
+				proxy := testkit.NewProxy(t, b.URL)
+				cut := proxy.CutInNack()
+				var early atomic.Bool // an attempt has started on the first connections
+				start(t, dial(t, proxy.URL()), reprise.WorkerConfig{
+					Queue: work, Lanes: lanes, Concurrency: 1,
+					Handler: reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
+						if proxy.Accepted() == 2 {
+							early.Store(true)
+						}
+						return nil
+					}),
+				})
+				<-cut
+				testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 0 })
+				if early.Load() {
+					t.Error("the attempt has started before the requeues")
 				}
 			})
 		}
