@@ -193,8 +193,8 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey,
 	}
 	sent := ch.s.out.offer(func(b []byte) []byte {
-		return appendContent(b, ch, &c.deliver, c.properties(it), it.Message.Body)
-	}, c)
+		return ch.appendContent(b, &c.deliver, c.properties(it), len(it.Message.Body))
+	}, ch.body(it.Message.Body), c)
 	if !sent {
 		return false
 	}
@@ -328,10 +328,10 @@ func (ch *channel) sendGetOk(q *vhost.Queue, noAck bool, it *queue.Item, left in
 		ch.unacked.add(delivery{tag: ch.lastTag, item: it, queue: q})
 	}
 	ch.counter.Out(q.Quorum(), it.Redelivered, way)
-	ch.s.out.write(func(b []byte) []byte {
-		return appendContent(b, ch, &amqpwire.BasicGetOk{
+	ch.s.out.writeContent(func(b []byte) []byte {
+		return ch.appendContent(b, &amqpwire.BasicGetOk{
 			DeliveryTag: ch.lastTag, Redelivered: it.Redelivered,
 			Exchange: it.Message.Exchange, RoutingKey: it.Message.RoutingKey, MessageCount: uint32(left),
-		}, it.DeliveryProperties(), it.Message.Body)
-	})
+		}, it.DeliveryProperties(), len(it.Message.Body))
+	}, ch.body(it.Message.Body))
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/reprisemq/reprise/broker/internal/budget"
+	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
 const (
@@ -87,11 +88,36 @@ func (o *outbox) held() int { return o.size + o.writing }
 
 func (o *outbox) count() { o.share.Set(int64(o.held() / outboxStep * outboxStep)) }
 
+// body is the body of a message that follows other frames.
+type body struct {
+	bytes    []byte
+	channel  uint16
+	frameMax uint32
+}
+
 // write adds the bytes that appendTo appends.
 func (o *outbox) write(appendTo func([]byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.add(appendTo)
+}
+
+// writeContent adds the bytes that appendTo appends, and the frames of a body.
+func (o *outbox) writeContent(appendTo func([]byte) []byte, content body) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.addContent(appendTo, content)
+}
+
+// addContent adds the frames of a large body one by one, so that its batches have the usual size and are reused.
+func (o *outbox) addContent(appendTo func([]byte) []byte, content body) {
+	o.add(appendTo)
+	if len(content.bytes) == 0 {
+		return
+	}
+	for part := range slices.Chunk(content.bytes, int(content.frameMax)-amqpwire.FrameOverhead) {
+		o.add(func(b []byte) []byte { return amqpwire.AppendBodyFrames(b, content.channel, part, content.frameMax) })
+	}
 }
 
 func (o *outbox) add(appendTo func([]byte) []byte) {
@@ -121,14 +147,14 @@ func (o *outbox) updateFull() {
 
 // offer is like write, for deliveries. If the peer reads too slowly, offer adds no data and returns false, and the
 // outbox resumes the sender when space is available.
-func (o *outbox) offer(appendTo func([]byte) []byte, by stalledSender) bool {
+func (o *outbox) offer(appendTo func([]byte) []byte, content body, by stalledSender) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.updateFull(); o.full.Load() {
 		o.stalled = append(o.stalled, by)
 		return false
 	}
-	o.add(appendTo)
+	o.addContent(appendTo, content)
 	return true
 }
 

@@ -17,7 +17,7 @@ type offerer struct {
 }
 
 func (o *offerer) offer() {
-	for o.out.offer(func(b []byte) []byte { return append(b, make([]byte, o.size)...) }, o) {
+	for o.out.offer(func(b []byte) []byte { return append(b, make([]byte, o.size)...) }, body{}, o) {
 		o.taken.Add(1)
 	}
 }

@@ -56,12 +56,12 @@ func (ch *channel) deliver(p pendingMessage) (accepted bool, kept store.Ticket) 
 		return true, 0
 	}
 	ch.counter.Add(stats.Returned, 1)
-	ch.s.out.write(func(b []byte) []byte {
-		return appendContent(b, ch, &amqpwire.BasicReturn{
+	ch.s.out.writeContent(func(b []byte) []byte {
+		return ch.appendContent(b, &amqpwire.BasicReturn{
 			ReplyCode: uint16(exception.NoRoute), ReplyText: exception.NoRoute.String(),
 			Exchange: m.Exchange, RoutingKey: m.RoutingKey,
-		}, m.Properties, m.Body)
-	})
+		}, m.Properties, len(m.Body))
+	}, ch.body(m.Body))
 	return true, 0
 }
 
@@ -73,14 +73,15 @@ func (ch *channel) replyQueue() string {
 	return ch.replies.Name()
 }
 
-// appendContent encodes a method and the message that follows it.
-func appendContent(b []byte, ch *channel, m amqpwire.Method, properties, body []byte) []byte {
+// appendContent encodes a method and the header of the message that follows it.
+func (ch *channel) appendContent(b []byte, m amqpwire.Method, properties []byte, size int) []byte {
 	framed, err := amqpwire.AppendMethodFrame(b, ch.id, m)
 	if err != nil {
 		// Cannot happen: all names arrived as short strings, or their length was checked.
 		ch.s.log.Error("cannot send message", "method", m.ID(), "error", err)
 		return b
 	}
-	framed = amqpwire.AppendHeaderFrame(framed, ch.id, classBasic, uint64(len(body)), properties)
-	return amqpwire.AppendBodyFrames(framed, ch.id, body, ch.s.frameMax)
+	return amqpwire.AppendHeaderFrame(framed, ch.id, classBasic, uint64(size), properties)
 }
+
+func (ch *channel) body(b []byte) body { return body{b, ch.id, ch.s.frameMax} }
