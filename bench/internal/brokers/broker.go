@@ -33,6 +33,9 @@ const (
 	Null     = "null"
 )
 
+// maxMessageSize allows bodies of 100 MB.
+const maxMessageSize = 128 << 20
+
 // Setup contains the settings that all brokers share.
 type Setup struct {
 	Root   string    // root folder of the repository
@@ -71,6 +74,9 @@ func (s *Setup) reprise() (Broker, error) {
 			b.command = append(b.command, "-"+kind+"profile",
 				filepath.Join(s.Profiles, fmt.Sprintf("%d.%s.prof", s.number, kind)))
 		}
+	}
+	if s.Profiles == "" {
+		b.command = append(b.command, fmt.Sprint("--max-message-size=", maxMessageSize))
 	}
 	if s.Memory {
 		if s.Profiles == "" {

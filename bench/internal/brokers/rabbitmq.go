@@ -18,6 +18,7 @@ const rabbitVersion = "4.3"
 var rabbitSettings = []string{
 	"vm_memory_high_watermark.absolute = 12GB",
 	"raft.wal_max_size_bytes = 536870912",
+	fmt.Sprint("max_message_size = ", maxMessageSize),
 }
 
 // rabbit is a node of scripts/rabbitmq.
