@@ -122,7 +122,7 @@ func (c *content) add(part []byte) {
 		return
 	}
 	if cap(c.message)-len(c.message) < len(part) {
-		room := min(c.missing(), uint64(max(8*len(part), 3*len(c.message))))
+		room := min(c.missing(), uint64(max(16*len(part), 3*len(c.message))))
 		c.message = append(make([]byte, 0, len(c.message)+int(room)), c.message...)
 	}
 	c.message = append(c.message, part...)
