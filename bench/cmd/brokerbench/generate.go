@@ -28,6 +28,8 @@ const (
 	resident   = "rss_mib"
 	peak       = "peak_mib"
 	loadCPU    = "load_cpu_us_per_msg"
+	calls      = "reads_and_writes_per_msg"
+	switches   = "switches_per_msg"
 	mebibyte   = 1 << 20
 	perMessage = 1e6
 )
@@ -37,10 +39,14 @@ const (
 func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []string, watch func(load.Event, report.Metrics) error) (report.Metrics, load.Result, error) {
 	m := report.Metrics{}
 	var usedBefore, used, busyBefore, busy float64
+	var stepsBefore, steps proc.Steps
 	result, err := b.amqpload(ctx, append([]string{"-url", broker.URL()}, args...), func(e load.Event) (err error) {
 		switch e {
 		case load.Measuring:
 			if err := proc.ResetPeak(broker.PID()); err != nil {
+				return err
+			}
+			if stepsBefore, err = proc.ReadSteps(broker.PID()); err != nil {
 				return err
 			}
 			if busyBefore, err = proc.Busy(); err == nil {
@@ -50,7 +56,10 @@ func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []stri
 			if busy, err = proc.Busy(); err != nil {
 				return err
 			}
-			if used, err = proc.CPU(broker.PID()); err == nil {
+			if used, err = proc.CPU(broker.PID()); err != nil {
+				return err
+			}
+			if steps, err = proc.ReadSteps(broker.PID()); err == nil {
 				err = memory(broker, m)
 			}
 		}
@@ -64,6 +73,8 @@ func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []stri
 	}
 	n := float64(result.Published)
 	m[cpuPerMsg] = (used - usedBefore) * perMessage / n
+	m[calls] = float64(steps.Calls-stepsBefore.Calls) / n
+	m[switches] = float64(steps.Switches-stepsBefore.Switches) / n
 	m[loadCPU] = result.CPUSeconds * perMessage / n
 	m[report.Others] = (busy - busyBefore - (used - usedBefore) - result.CPUSeconds) / result.Seconds
 	m[perSecond] = result.DeliveredPerSecond

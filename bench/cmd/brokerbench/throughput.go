@@ -48,6 +48,8 @@ var persistent = scenario{
 var throughputColumns = []report.Column{
 	{Metric: perSecond, Title: "messages/s", Ratio: true, Share: true},
 	{Metric: cpuPerMsg, Title: "CPU µs/message", Digits: 2},
+	{Metric: calls, Title: "reads and writes/message", Digits: 3},
+	{Metric: switches, Title: "thread switches/message", Digits: 3},
 	{Metric: p50, Title: "p50 µs"},
 	{Metric: p99, Title: "p99 µs"},
 	{Metric: resident, Title: "resident MiB"},

@@ -3,10 +3,15 @@ package proc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Memory is the memory use of a process in bytes.
@@ -78,6 +83,48 @@ func ReadStat(pid int) (Stat, error) {
 	}
 	seconds := func(ticks int) float64 { return float64(ticks) / ticksPerSecond }
 	return Stat{Parent: values[0], Used: seconds(values[1] + values[2]), Ended: seconds(values[3] + values[4])}, nil
+}
+
+// Steps are operations of a process that cost more than their instructions.
+type Steps struct {
+	Calls    int64 // reads and writes, of files and sockets
+	Switches int64 // of its current threads, to other threads
+}
+
+// ReadSteps reads /proc/PID/io and /proc/PID/task/*/status.
+func ReadSteps(pid int) (s Steps, err error) {
+	if s.Calls, err = sum(fmt.Sprintf("/proc/%d/io", pid), "syscr", "syscw"); err != nil {
+		return s, err
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, thread := range threads {
+		n, err := sum(thread, "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // otherwise, the thread has ended
+			return s, err
+		}
+		s.Switches += n
+	}
+	return s, err
+}
+
+// sum adds the values of the given names in a file with lines such as "name: value".
+func sum(file string, names ...string) (total int64, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if !slices.Contains(names, name) {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", file, err)
+		}
+		total += n
+	}
+	return total, nil
 }
 
 // Busy returns the processor time that the machine has used, in seconds. It includes the time that the hypervisor

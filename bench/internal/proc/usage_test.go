@@ -38,9 +38,29 @@ func TestResetPeak(t *testing.T) {
 	}
 }
 
+func TestStepsIncrease(t *testing.T) {
+	me := os.Getpid()
+	before, err := proc.ReadSteps(me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := os.ReadFile("/proc/self/stat"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := proc.ReadSteps(me)
+	if err != nil || after.Calls < before.Calls+10 || after.Switches < 1 {
+		t.Errorf("steps: got %+v, then %+v, %v, want 10 further calls or more, and switches", before, after, err)
+	}
+}
+
 func TestUsageOfMissingProcess(t *testing.T) {
 	if _, err := proc.CPU(1 << 30); err == nil {
 		t.Error("CPU of a missing process returned no error")
+	}
+	if _, err := proc.ReadSteps(1 << 30); err == nil {
+		t.Error("ReadSteps of a missing process returned no error")
 	}
 	if _, err := proc.MemoryOf(1 << 30); err == nil {
 		t.Error("MemoryOf of a missing process returned no error")
