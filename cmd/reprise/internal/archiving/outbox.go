@@ -3,6 +3,7 @@ package archiving
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,15 @@ func (o *Outbox) Writable() error { return o.db.Writable() }
 
 // Check returns an error if the outbox, or one of the tables of other programs, cannot be used. It changes nothing.
 func (o *Outbox) Check(ctx context.Context, tables []outbox.Table) error {
-	return o.db.Check(ctx, func(db *sql.DB) error { return outbox.Check(ctx, db, o.cfg, tables...) })
+	exists := false
+	err := o.db.Check(ctx, func(db *sql.DB) error {
+		exists = true
+		return outbox.Check(ctx, db, o.cfg, tables...)
+	})
+	if err == nil && !exists && len(tables) > 0 {
+		return fmt.Errorf("cannot use table %q: the file does not exist (create it with the table, or correct the path)", tables[0].Name)
+	}
+	return err
 }
 
 // Show makes the console and the health checks use an open box.
