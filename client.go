@@ -81,7 +81,7 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err != nil {
 		return fail(err)
 	}
-	c.consuming = amqpconn.NewLink(c.cfg.linkConfig("consume"), c.publishing.SiblingRotation(), &c.tasks)
+	c.consuming = c.publishing.Sibling(c.cfg.linkConfig("consume"))
 	consuming, err := c.consuming.Connect(ctx)
 	if err != nil {
 		publishing.End(amqpconn.CloseTimeout)

@@ -62,6 +62,9 @@ type Link struct {
 	log   *slog.Logger
 	tasks *Tasks
 
+	sibling *Link         // the other connection of the client; nil: none
+	wake    chan struct{} // receives a token when sibling has connected
+
 	// Only the goroutine that dials uses these fields.
 	addresses Rotation
 	gen       uint64 // of the newest Conn
@@ -78,12 +81,17 @@ type Link struct {
 func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 	return &Link{
 		name: cfg.Name, cfg: cfg, log: cfg.Logger.With("connection", cfg.Name), tasks: tasks,
-		addresses: addresses, changed: make(chan struct{}),
+		addresses: addresses, changed: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
 
-// SiblingRotation returns the rotation for another link of the same client. It starts with the address that l tried last.
-func (l *Link) SiblingRotation() Rotation { return l.addresses.sibling() }
+// Sibling returns the other link of the same client. It starts with the address that l tried last. When one of the links has connected,
+// the other one ends its delay after a failed attempt. Sibling must be called before Run.
+func (l *Link) Sibling(cfg LinkConfig) *Link {
+	s := NewLink(cfg, l.addresses.sibling(), l.tasks)
+	l.sibling, s.sibling = s, l
+	return s
+}
 
 // User returns the authenticated user, or "" if a certificate contains the name.
 func (l *Link) User() string {
@@ -140,6 +148,12 @@ func (l *Link) Run(ctx context.Context, c *Conn) {
 	for unsteady := 0; ; unsteady++ {
 		began := time.Now()
 		l.set(c, nil)
+		if l.sibling != nil {
+			select {
+			case l.sibling.wake <- struct{}{}:
+			default:
+			}
+		}
 		c.log.Info("connected", "generation", c.gen)
 		l.observe(Connected, nil)
 		if !l.follow(ctx, c) {
@@ -211,7 +225,7 @@ func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 	for try := 1; ; try++ {
 		delay := l.pause(try, before)
 		log.Warn(event, "reason", reason, retry.Next(delay))
-		if retry.Sleep(ctx, delay) != nil {
+		if l.sleep(ctx, delay, try > 1) != nil {
 			return nil
 		}
 		a := l.addresses.next()
@@ -232,6 +246,28 @@ func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 		l.set(nil, named(a.addr, err))
 		event, log, reason = "connect failed", l.log.With("broker", a.addr), err
 	}
+}
+
+// sleep waits for d or, if failed is set, until the sibling connects. The delay after a connection that was lost soon does not end
+// earlier, because two siblings could otherwise reconnect in turn without a delay.
+func (l *Link) sleep(ctx context.Context, d time.Duration, failed bool) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	wake := l.wake
+	if !failed {
+		wake = nil
+	}
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-l.wake: // the next attempt begins after the sibling has connected
+	default:
+	}
+	return nil
 }
 
 // set stores the current connection, or the reason for its absence.
