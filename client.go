@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/announce"
@@ -21,9 +22,10 @@ type Client struct {
 	cfg        Config
 	publishing *amqpconn.Link
 	consuming  *amqpconn.Link
-	messages   *publish.Publisher // for Publish and related methods
-	copies     *publish.Publisher // for copies, reports and commands, isolated from users' messages
-	declared   *declarer          // declares the queues for copies, over the publishing connection
+	messages   *publish.Publisher        // for Publish and related methods
+	copies     *publish.Publisher        // for copies, reports and commands, isolated from users' messages
+	declared   *declarer                 // declares the queues for copies, over the publishing connection
+	created    atomic.Pointer[time.Time] // when the client last created a queue; see mature
 	scheduled  *scheduler
 	reports    *reports
 	agent      *announce.Agent // nil if workers are not announced
@@ -155,7 +157,8 @@ func init() {
 		c := client.(*Client)
 		return inner.Client{
 			Consuming: c.consuming, Publishing: c.publishing, Reconnect: c.cfg.Reconnect, Name: c.cfg.Name, Publish: c.publishOwn,
-			Declare: func(ctx context.Context, t topology.Topology) error { return c.declare(ctx, c.publishing, t) },
+			Declare:     func(ctx context.Context, t topology.Topology) error { return c.declare(ctx, c.publishing, t) },
+			AwaitMature: c.awaitMature,
 			Check: func(ctx context.Context, t topology.Topology) error {
 				return c.declareOrCheck(ctx, c.publishing, t, true)
 			},

@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/internal/publish"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -239,7 +240,11 @@ func (w *Worker) move(ctx context.Context, d *delivery, queue, id string) error 
 	if err != nil {
 		return err
 	}
-	return w.client.publishCopy(ctx, p, func() { w.logger(d, p).Warn("confirm is late", "to", queue) })
+	err = w.client.publishCopy(ctx, p, func() { w.logger(d, p).Warn("confirm is late", "to", queue) })
+	if err == nil && id != "" { // the lease queue may be new, unlike the work queue
+		err = retry.Sleep(ctx, time.Until(p.mature))
+	}
+	return err
 }
 
 // handBack returns the message of an interrupted attempt to its work queue. A leased message first tries to return by a copy,

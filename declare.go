@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -50,6 +52,10 @@ func (c *Client) declaration(ctx context.Context, l *amqpconn.Link, checkOnly bo
 	if d.ch != nil {
 		d.ch.Close(ctx)
 	}
+	if d.created {
+		now := time.Now()
+		c.created.Store(&now)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -67,6 +73,7 @@ type declaration struct {
 	ch        *amqpconn.Channel // nil until needed, and after the broker has closed it
 	checkOnly bool
 	refusals  []error
+	created   bool // whether a queue did not exist before, if the broker can lose new queues
 }
 
 // all declares all objects. It reports all refusals, and stops at other errors.
@@ -181,7 +188,15 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 		}
 		return d.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareQueue(ctx, q, how == passive) })
 	}
+	create := func() error {
+		err := declare(active)
+		d.created = d.created || err == nil
+		return err
+	}
 	if !q.IfAbsent {
+		if !d.checkOnly && d.conn.YoungQueue() > 0 && refusedWith(declare(passive), amqpconn.NotFound) {
+			return create()
+		}
 		return d.object(declare)
 	}
 	if err := declare(passive); !refusedWith(err, amqpconn.NotFound) {
@@ -189,7 +204,7 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	} else if d.checkOnly {
 		return missing(err, declare)
 	}
-	err := declare(active)
+	err := create()
 	if refusedWith(err, amqpconn.PreconditionFailed) {
 		return declare(passive) // another program has since declared the queue with different arguments
 	}
@@ -346,6 +361,28 @@ func refusedAdvice(kind, refusal string) string {
 // the text then names that feature.
 func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
+}
+
+// mature returns the time when the broker can no longer lose a queue that the client has created, or zero if this time has passed. It
+// does not know the age of queues that other programs have created.
+func (c *Client) mature(conn *amqpconn.Conn) time.Time {
+	created := c.created.Load()
+	if created == nil {
+		return time.Time{}
+	}
+	if at := created.Add(conn.YoungQueue()); time.Now().Before(at) {
+		return at
+	}
+	return time.Time{}
+}
+
+// awaitMature waits until the broker can no longer lose a queue that the client has created.
+func (c *Client) awaitMature(ctx context.Context) error {
+	conn, err := c.publishing.Get(ctx)
+	if err != nil {
+		return err
+	}
+	return retry.Sleep(ctx, time.Until(c.mature(conn)))
 }
 
 // declarer declares the objects that a hop needs. It does so when a connection first uses the hop, and again after forget.

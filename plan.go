@@ -25,6 +25,7 @@ type plan struct {
 	failure topology.Failure // of a failed message
 	waits   string           // queue in which the message waits for its retry; "" if it is unknown or is not announced
 	reports []report         // sent before the plan is carried out
+	mature  time.Time        // the original must not be acknowledged before; zero: no limit
 }
 
 // way is a way to settle the delivery of a failed message. If a way is impossible, the planner chooses a later one.

@@ -24,7 +24,8 @@ import (
 // the wait is part of the delay, so the message is late only if it becomes due before the client can send it.
 //
 // The first message to a target (an exchange or a queue) declares up to 29 queues for the target, for example 13 for an
-// hour and 23 for 30 days: see topology.Levels.
+// hour and 23 for 30 days: see topology.Levels. If the only node of RabbitMQ is killed within 3 s after that, the queues and their
+// messages can be lost.
 //
 // If t is in the past, the message is published immediately. The maximum delay is topology.MaxSchedule, 8.5 years.
 // PublishAt uses the clock of this machine, so a wrong clock results in a wrong delay.

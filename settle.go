@@ -101,6 +101,9 @@ func (w *Worker) settle(ctx context.Context, d *delivery) {
 		return
 	}
 	w.settled(d, w.conclude(d, p))
+	if !p.mature.IsZero() {
+		w.ackMature(d, p)
+	}
 }
 
 // carryOut settles a delivery, and returns nil, or the event of a delivery for which this was impossible.
@@ -159,6 +162,8 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 	switch {
 	case err == nil && !p.copied: // the copy was refused
 		return w.settleAs(d, p.verb)
+	case err == nil && !p.mature.IsZero():
+		return nil // settle calls ackMature
 	case err == nil:
 		d.AckBurst()
 		_ = d.Settle(ack.Ack)
@@ -170,6 +175,17 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 	w.logger(d, p).Warn("message requeued", "error", err)
 	w.handBack(d)
 	return &Event{Kind: EventRequeued, Err: err}
+}
+
+// ackMature acknowledges the original when the broker can no longer lose the queue of the copy. The session meanwhile receives other
+// messages. A drain waits. If the session ends first, because the broker was killed, the broker redelivers the original.
+func (w *Worker) ackMature(d *delivery, p *plan) {
+	d.Hold()
+	defer d.Release()
+	if retry.Sleep(d.Context(), time.Until(p.mature)) == nil {
+		d.AckBurst()
+		_ = d.Settle(ack.Ack)
+	}
 }
 
 // errDraining is the cause of the cancellation of a copy during a drain.
@@ -207,6 +223,7 @@ func (w *Worker) ackThenPublish(d *delivery, p *plan) *Event {
 		w.logger(d, p).Error("message lost", "to", p.to(), "error", err)
 		return &Event{Kind: EventLost, Err: err}
 	}
+	p.mature = time.Time{} // the original no longer exists
 	d.AckBurst()
 	return nil
 }
@@ -266,7 +283,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, p *plan, sole boo
 	}
 }
 
-// publishCopy returns nil after the broker has confirmed the copy.
+// publishCopy returns nil after the broker has confirmed the copy, and sets p.mature.
 func (c *Client) publishCopy(ctx context.Context, p *plan, late func()) error {
 	if err := c.declared.ensure(ctx, p.hop); err != nil && !(p.way != retrying && publish.Classify(err) == publish.DestinationRefused) {
 		return err // a failed queue that exists is usable, even if the user may not declare it
@@ -278,7 +295,9 @@ func (c *Client) publishCopy(ctx context.Context, p *plan, late func()) error {
 	if err := amqpconn.CheckSize(p.hop.Exchange, p.hop.RoutingKey, &p.copy, conn.FrameSize(), 0); err != nil {
 		return err
 	}
-	return c.copies.Publish(ctx, publish.NewMessage(p.hop.Exchange, p.hop.RoutingKey, &p.copy), late)
+	err = c.copies.Publish(ctx, publish.NewMessage(p.hop.Exchange, p.hop.RoutingKey, &p.copy), late)
+	p.mature = c.mature(conn)
+	return err
 }
 
 // verify reports whether a plan without a copy can be carried out. If the worker rejects the delivery although its route

@@ -22,6 +22,9 @@ type Client struct {
 	// when Declare returns.
 	Declare func(ctx context.Context, t topology.Topology) error
 
+	// AwaitMature waits until the broker can no longer lose a queue that the client has created.
+	AwaitMature func(ctx context.Context) error
+
 	// Check is like Declare, but creates nothing. It reports existing objects that differ, and missing objects that the user may
 	// not create. It does not check bindings.
 	Check func(ctx context.Context, t topology.Topology) error

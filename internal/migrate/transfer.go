@@ -28,7 +28,7 @@ const (
 
 // transfer moves the bindings and the messages of a queue to another queue, and deletes the first one:
 //
-//  1. It declares the second queue.
+//  1. It declares the second queue, and waits until RabbitMQ can no longer lose it.
 //  2. For each binding, it binds the second queue, and then unbinds the first one. A message that arrives in between
 //     reaches both queues.
 //  3. It moves the messages until the first queue is empty and has no consumers and no unacked messages.
@@ -51,6 +51,9 @@ func (r *run) transfer(ctx context.Context, from string, to topology.Queue) erro
 		return fmt.Errorf("cannot declare queue %q: %w", to.Name, err)
 	}
 	if err := r.unlimited(ctx, to.Name); err != nil {
+		return err
+	}
+	if err := retry.Sleep(ctx, r.conn.YoungQueue()); err != nil {
 		return err
 	}
 	old, err := r.broker.queue(ctx, from)

@@ -324,7 +324,10 @@ func (m *Move) declare(ctx context.Context) error {
 	}
 	t := m.Plan.missing
 	t.Exchanges = append(slices.Clone(t.Exchanges), topology.Exchange{Name: m.marker, Kind: topology.Fanout})
-	return to.in.Declare(ctx, t)
+	if err := to.in.Declare(ctx, t); err != nil {
+		return err
+	}
+	return to.in.AwaitMature(ctx)
 }
 
 // rounds moves messages until the queues are empty. It ends early if as many messages arrive as it moves, or if the source does not

@@ -5,7 +5,21 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise/internal/testhook"
 )
+
+// Clients trust new queues immediately, because tests do not kill a shared RabbitMQ. See [DistrustNewQueues].
+func init() { testhook.YoungQueue = new(time.Duration) }
+
+// DistrustNewQueues makes clients wait as in production until RabbitMQ can no longer lose a new queue. The test must not be parallel.
+func DistrustNewQueues(t *testing.T) {
+	t.Helper()
+	trust := testhook.YoungQueue
+	testhook.YoungQueue = nil
+	t.Cleanup(func() { testhook.YoungQueue = trust })
+}
 
 // A Target is a broker for tests.
 type Target struct {

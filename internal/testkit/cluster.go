@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A Cluster is a cluster of three nodes of the latest RabbitMQ for one test. The test may kill nodes.
+// A Cluster is a cluster of three nodes of the latest RabbitMQ, or a single node, for one test. The test may kill nodes.
 type Cluster struct {
 	// Nodes contains the names of the nodes. URLs contains their addresses.
 	Nodes, URLs []string
@@ -24,6 +24,17 @@ var clusterVersion = testedVersions()[len(testedVersions())-1]
 // test, even if the test fails.
 func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	t.Helper()
+	withNodes(t, 3, test)
+}
+
+// WithNode is like WithCluster with a single node.
+func WithNode(t *testing.T, test func(t *testing.T, c *Cluster)) {
+	t.Helper()
+	withNodes(t, 1, test)
+}
+
+func withNodes(t *testing.T, n int, test func(t *testing.T, c *Cluster)) {
+	t.Helper()
 	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_" + digits(clusterVersion))
 	switch {
 	case known && prefix == "":
@@ -33,7 +44,7 @@ func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 		t.Skipf("needs RabbitMQ %s nodes (run make test)", clusterVersion)
 	}
 	c := &Cluster{t: t}
-	for i := range 3 {
+	for i := range n {
 		c.Nodes = append(c.Nodes, fmt.Sprint(prefix, i+1))
 	}
 	t.Cleanup(func() {

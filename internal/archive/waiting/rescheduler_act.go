@@ -17,6 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/archive/sift"
 	"github.com/reprisemq/reprise/internal/archive/store"
 	"github.com/reprisemq/reprise/internal/brief"
+	"github.com/reprisemq/reprise/internal/inner"
 	"github.com/reprisemq/reprise/internal/protocol"
 	"github.com/reprisemq/reprise/topology"
 )
@@ -392,7 +393,10 @@ func (x *waitingAct) declareLater(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return x.r.client.Declare(ctx, hop.Topology)
+	if err := x.r.client.Declare(ctx, hop.Topology); err != nil {
+		return err
+	}
+	return inner.Of(x.r.client).AwaitMature(ctx)
 }
 
 // copy returns the copy of a message to publish, without the headers of the broker. If a worker copied the message into

@@ -1,0 +1,72 @@
+package workertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/backoff"
+	"github.com/reprisemq/reprise/internal/testhook"
+)
+
+// RabbitMQ can lose a young wait queue with its confirmed copies if its node is killed. The retry and other messages do not wait, but the
+// original stays in its queue, also during a drain.
+func TestOriginalOutlivesYoungWaitQueue(t *testing.T) {
+	for name, tc := range map[string]struct {
+		after time.Duration // from the first retry to the loss of the connection, or to the drain
+		lost  bool
+		again int // attempts after the loss; the first one fails again
+	}{
+		"lost while young": {after: 3 * time.Second, lost: true, again: 2},
+		"lost later":       {after: 5 * time.Second, lost: true},
+		"drained":          {after: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			age, before := 4*time.Second, testhook.YoungQueue
+			testhook.YoungQueue = &age
+			defer func() { testhook.YoungQueue = before }()
+			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+				var network flaky
+				c := dial(network.wrap)
+				s := newScript(func(m *reprise.Delivery) error {
+					if m.Attempt == 1 && m.MessageID == "fails" {
+						return errors.New("simulated failure")
+					}
+					return nil
+				})
+				queue := r.declareQueue()
+				stop := start(t, c, reprise.WorkerConfig{
+					Queue: queue, Handler: s, Concurrency: 1, Prefetch: 1, Policy: reprise.Policy{Backoff: backoff.Fixed(10 * time.Millisecond)},
+				})
+				failed := time.Now()
+				r.publish("", queue, amqp.Publishing{MessageId: "fails"})
+				r.publish("", queue, amqp.Publishing{MessageId: "other"})
+				s.wait(t, 3)
+				if took := time.Since(failed); took > time.Second {
+					t.Errorf("the retry and the other message took %s, want no wait for the age of the queue", took)
+				}
+				time.Sleep(tc.after - time.Since(failed))
+				if tc.lost {
+					network.cut(0, false)
+					network.cut(1, false)
+					time.Sleep(time.Minute)
+					if again := s.count() - 3; again != tc.again {
+						t.Errorf("attempts after the loss: got %d, want %d", again, tc.again)
+					}
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(failed); !tc.lost && (took < age || took > age+time.Second) {
+					t.Errorf("the drain ended %s after the failure, want %s", took, age)
+				}
+				if n := r.depth(queue); n > 0 {
+					t.Errorf("got %d messages in the queue, want 0", n)
+				}
+			})
+		})
+	}
+}
