@@ -47,11 +47,12 @@ const (
 	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much as a delivery, so acks
 	// wait for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait, so
 	// that the broker can always send further deliveries. Other settlements, and the acks of AckNow, never wait.
-	pause = time.Millisecond
+	pause = 5 * time.Millisecond
 
 	// gapPauses is the number of pauses for which an ack beyond a gap waits. Confirms of copies can arrive out of order,
-	// up to one disk write of the broker apart.
-	gapPauses = 10
+	// up to one disk write of the broker apart. While another program uses the processor of one handler, the others can
+	// settle half of the spare deliveries, so acks beyond a gap wait until three quarters are settled.
+	gapPauses = 2
 )
 
 // Acker settles the deliveries of one channel. Delivery tags count up from 1. An
@@ -67,16 +68,17 @@ const (
 // Run writes immediately if no pause is running. Otherwise it writes when the pause ends, when enough acks have
 // accumulated, or on a call to AckNow or a settlement other than an ack. The methods are safe for concurrent use.
 type Acker struct {
-	ch        Channel
-	batchSize atomic.Int32  // number of settlements at which Run writes without waiting for others
-	commands  atomic.Uint64 // number of written commands
+	ch       Channel
+	commands atomic.Uint64 // number of written commands
 
 	mu       sync.Mutex
+	spare    int // see SetSpare; at least 1
 	open     int // unsettled deliveries
+	gapped   int // acks beyond gaps that Run has taken, but not written
 	settled  []settlement
 	previous []settlement  // the previous batch; its memory is reused
 	urgent   bool          // whether one of the settlements does not wait for others
-	wake     chan struct{} // receives a token on the first settlement, at batchSize, on an urgent settlement, and on End
+	wake     chan struct{} // receives a token on the first settlement, on an urgent settlement, when acks do not wait, and on End
 	ending   bool
 	stopped  bool          // whether settle refuses further settlements
 	done     chan struct{} // closed when Run returns
@@ -90,13 +92,15 @@ type settlement struct {
 
 // New returns an Acker for a channel. The caller must call Run.
 func New(ch Channel) *Acker {
-	a := &Acker{ch: ch, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	a.SetSpare(1)
-	return a
+	return &Acker{ch: ch, spare: 1, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // SetSpare sets the number of deliveries that can be unsettled in addition to the deliveries in handlers.
-func (a *Acker) SetSpare(n int) { a.batchSize.Store(int32(max(1, n/2))) }
+func (a *Acker) SetSpare(n int) {
+	a.mu.Lock()
+	a.spare = max(1, n)
+	a.mu.Unlock()
+}
 
 // Delivered counts a delivery.
 func (a *Acker) Delivered() {
@@ -165,15 +169,23 @@ func (a *Acker) settle(s settlement) bool {
 		a.open--
 	}
 	a.settled = append(a.settled, s)
-	n := len(a.settled)
-	urgent := s.verb != Ack || s.confirmed != nil
-	a.urgent = a.urgent || urgent
+	a.urgent = a.urgent || s.verb != Ack || s.confirmed != nil
+	wakes := len(a.settled) == 1 || a.mustWrite()
 	a.mu.Unlock()
-	if n == 1 || urgent || n >= int(a.batchSize.Load()) {
+	if wakes {
 		a.signal()
 	}
 	return true
 }
+
+// mustWrite reports whether Run must write without waiting for further settlements. The caller holds mu.
+func (a *Acker) mustWrite() bool {
+	n := len(a.settled)
+	return a.urgent || n >= max(1, a.spare/2) || n > 0 && n+a.gapped >= gapLimit(a.spare)
+}
+
+// gapLimit is the number of acks beyond gaps that do not wait for the gaps to close.
+func gapLimit(spare int) int { return max(1, spare*3/4) }
 
 // End makes Run return after it has written all settlements so far.
 func (a *Acker) End() {
@@ -205,17 +217,19 @@ func (a *Acker) Run(ctx context.Context) error {
 		case <-timer.C:
 			paused = false
 		}
-		batch, ending := a.take(paused)
+		batch, all, ending := a.take(paused)
 		if len(batch) == 0 && (paused || len(w.gapped) == 0) && !ending {
 			continue
-		}
-		all := int(a.batchSize.Load())
-		if ending {
-			all = 0
 		}
 		if err := w.write(batch, paused, all); err != nil || ending {
 			return err
 		}
+		a.mu.Lock()
+		a.gapped = len(w.gapped)
+		if a.mustWrite() { // no further settlement may come until the broker has these
+			a.signal()
+		}
+		a.mu.Unlock()
 		if !paused {
 			timer.Reset(pause)
 			paused = true
@@ -223,15 +237,17 @@ func (a *Acker) Run(ctx context.Context) error {
 	}
 }
 
-// take returns the settlements to write now.
-func (a *Acker) take(paused bool) (batch []settlement, ending bool) {
+// take returns the settlements to write now, and the number of acks beyond gaps that do not wait.
+func (a *Acker) take(paused bool) (batch []settlement, all int, ending bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !paused || a.ending || a.urgent || len(a.settled) >= int(a.batchSize.Load()) {
+	if !paused || a.ending || a.mustWrite() {
 		batch, a.settled, a.previous, a.urgent = a.settled, a.previous[:0], a.settled, false
 	}
-	a.stopped = a.ending
-	return batch, a.ending
+	if a.stopped = a.ending; a.ending {
+		return batch, 0, true
+	}
+	return batch, gapLimit(a.spare), false
 }
 
 // writer tracks the settlements that were written to the channel.

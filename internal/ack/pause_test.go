@@ -48,7 +48,7 @@ func TestAcksWaitForPause(t *testing.T) {
 				time.Sleep(pause / 2)
 				a.Settle(4, Ack)
 			},
-			want: []string{"0s: ack 1", "1ms: ack up to 4"},
+			want: []string{"0s: ack 1", "5ms: ack up to 4"},
 		},
 		"requeue is sent immediately": {
 			spare: 100,
@@ -86,10 +86,20 @@ func TestAcksWaitForPause(t *testing.T) {
 			acked: func(a *Acker) {
 				a.Settle(1, Ack)
 				a.Settle(3, Ack)
-				time.Sleep(4*pause + pause/2)
+				time.Sleep(pause + pause/2)
 				a.Settle(2, Ack)
 			},
-			want: []string{"0s: ack 1", "5ms: ack up to 3"},
+			want: []string{"0s: ack 1", "10ms: ack up to 3"},
+		},
+		"half of the spare deliveries wait for a gap to close": {
+			spare: 8,
+			acked: func(a *Acker) {
+				for _, tag := range []uint64{1, 3, 4, 5, 6, 7, 2, 9, 10, 11, 12, 13, 14} {
+					a.Settle(tag, Ack)
+					synctest.Wait()
+				}
+			},
+			want: []string{"0s: ack 1", "0s: ack up to 7", "0s: ack 9", "0s: ack 10", "0s: ack 11", "0s: ack 12", "0s: ack 13", "0s: ack 14"},
 		},
 		"ack beyond a gap waits for gapPauses": {
 			spare: 100,
