@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -76,9 +77,7 @@ func (t Trail) Park(headers Table, f Failure) Table { return t.Retry(headers, f)
 
 // write adds the failure to the trail in out, and returns out.
 func (t Trail) write(out Table, f Failure) Table {
-	for h := range trailHeaders {
-		delete(out, h)
-	}
+	maps.DeleteFunc(out, func(h string, _ any) bool { return trailHeaders[h] })
 	first := f.History.FirstFailed
 	if first.IsZero() {
 		first = f.Time

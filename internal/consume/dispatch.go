@@ -35,9 +35,17 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 				return s.closeReason()
 			}
 			s.receive(s.delivery(in, time.Now()))
-			if next.slots() != nil {
+			if d, _ := s.first(); d == nil {
 				continue
-			} // otherwise the admission may have waited for a delivery whose bulkhead is not full
+			}
+			if free := next.slots(); free != nil { // otherwise the admission has waited for a delivery whose bulkhead is not full
+				select {
+				case slot := <-free: // without another round, whose select costs as much as the rest of the dispatch
+					next.take(slot)
+				default:
+					continue
+				}
+			}
 		case <-s.subscription.ended:
 			return s.closeReason()
 		case now := <-s.bursts.due():
