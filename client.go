@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/announce"
@@ -22,10 +21,10 @@ type Client struct {
 	cfg        Config
 	publishing *amqpconn.Link
 	consuming  *amqpconn.Link
-	messages   *publish.Publisher        // for Publish and related methods
-	copies     *publish.Publisher        // for copies, reports and commands, isolated from users' messages
-	declared   *declarer                 // declares the queues for copies, over the publishing connection
-	created    atomic.Pointer[time.Time] // when the client last created a queue; see mature
+	messages   *publish.Publisher // for Publish and related methods
+	copies     *publish.Publisher // for copies, reports and commands, isolated from users' messages
+	declared   *declarer          // declares the queues for copies, over the publishing connection
+	births     births
 	scheduled  *scheduler
 	reports    *reports
 	agent      *announce.Agent // nil if workers are not announced

@@ -106,7 +106,7 @@ type Config struct {
 	// Reconnect is the delay between attempts to connect, or between rounds of attempts if the URL has several hosts.
 	// After an error, it is also the delay before a worker consumes again or publishes a copy again. After a connection
 	// has lasted 30 s, the delays start again from the first. When one of the two connections has opened, the other one tries again
-	// at once, unless it was lost soon after it had opened. The first delays may be 0, but later delays must reach 1 ms.
+	// at once, if its last attempt has failed. The first delays may be 0, but later delays must reach 1 ms.
 	// Default: exponential from 100 ms, doubling up to 30 s; half of each delay is random.
 	Reconnect backoff.Backoff
 }

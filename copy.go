@@ -234,6 +234,11 @@ func (o *owner) Lease(ctx context.Context, in *consume.Delivery, id string) (aga
 	return publish.Classify(err) == publish.Transient, err
 }
 
+// DeclareLeaseQueue implements [consume.Owner].
+func (o *owner) DeclareLeaseQueue(ctx context.Context, q topology.Queue) error {
+	return o.client.declare(ctx, o.client.consuming, topology.Topology{Queues: []topology.Queue{q}})
+}
+
 // move publishes a copy of an unfinished message.
 func (w *Worker) move(ctx context.Context, d *delivery, queue, id string) error {
 	p, err := w.planner.moved(d, queue, id)
@@ -241,7 +246,7 @@ func (w *Worker) move(ctx context.Context, d *delivery, queue, id string) error 
 		return err
 	}
 	err = w.client.publishCopy(ctx, p, func() { w.logger(d, p).Warn("confirm is late", "to", queue) })
-	if err == nil && id != "" { // the lease queue may be new, unlike the work queue
+	if err == nil { // the lease queue may be new
 		err = retry.Sleep(ctx, time.Until(p.mature))
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,14 +48,10 @@ func (c *Client) declaration(ctx context.Context, l *amqpconn.Link, checkOnly bo
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
 		fmt.Errorf("%w: cannot declare: the broker did not answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
-	d := declaration{conn: conn, checkOnly: checkOnly}
+	d := declaration{conn: conn, checkOnly: checkOnly, births: &c.births}
 	err = f(ctx, &d)
 	if d.ch != nil {
 		d.ch.Close(ctx)
-	}
-	if d.created {
-		now := time.Now()
-		c.created.Store(&now)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -73,7 +70,7 @@ type declaration struct {
 	ch        *amqpconn.Channel // nil until needed, and after the broker has closed it
 	checkOnly bool
 	refusals  []error
-	created   bool // whether a queue did not exist before, if the broker can lose new queues
+	births    *births
 }
 
 // all declares all objects. It reports all refusals, and stops at other errors.
@@ -190,7 +187,9 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	}
 	create := func() error {
 		err := declare(active)
-		d.created = d.created || err == nil
+		if _, refused := amqpconn.RefusedChannel(err); !refused { // also if the answer is lost
+			d.births.add(q.Name, d.conn.YoungQueue())
+		}
 		return err
 	}
 	if !q.IfAbsent {
@@ -363,17 +362,45 @@ func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
 }
 
-// mature returns the time when the broker can no longer lose a queue that the client has created, or zero if this time has passed. It
-// does not know the age of queues that other programs have created.
-func (c *Client) mature(conn *amqpconn.Conn) time.Time {
-	created := c.created.Load()
-	if created == nil {
-		return time.Time{}
+// births contains the queues that the client has created and that the broker can still lose.
+type births struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// add adds a queue, and removes those that are older than age.
+func (b *births) add(queue string, age time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(b.at, func(_ string, at time.Time) bool { return now.Sub(at) >= age })
+	if age > 0 {
+		if b.at == nil {
+			b.at = map[string]time.Time{}
+		}
+		b.at[queue] = now
 	}
-	if at := created.Add(conn.YoungQueue()); time.Now().Before(at) {
-		return at
+}
+
+// mature returns the time when the broker can no longer lose the given queues, or zero if this time has passed. It does not know the
+// age of queues that other programs have created.
+func (b *births) mature(age time.Duration, of func(queue string) bool) (at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for queue, born := range b.at {
+		if safe := born.Add(age); safe.After(now) && safe.After(at) && of(queue) {
+			at = safe
+		}
 	}
-	return time.Time{}
+	return at
+}
+
+// mature returns the time when the broker can no longer lose the queues of a hop, or zero if this time has passed.
+func (c *Client) mature(conn *amqpconn.Conn, hop topology.Hop) time.Time {
+	return c.births.mature(conn.YoungQueue(), func(queue string) bool {
+		return queue == hop.RoutingKey || slices.ContainsFunc(hop.Topology.Queues, func(q topology.Queue) bool { return q.Name == queue })
+	})
 }
 
 // awaitMature waits until the broker can no longer lose a queue that the client has created.
@@ -382,7 +409,7 @@ func (c *Client) awaitMature(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return retry.Sleep(ctx, time.Until(c.mature(conn)))
+	return retry.Sleep(ctx, time.Until(c.births.mature(conn.YoungQueue(), func(string) bool { return true })))
 }
 
 // declarer declares the objects that a hop needs. It does so when a connection first uses the hop, and again after forget.

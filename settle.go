@@ -178,14 +178,17 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 }
 
 // ackMature acknowledges the original when the broker can no longer lose the queue of the copy. The session meanwhile receives other
-// messages. A drain waits. If the session ends first, because the broker was killed, the broker redelivers the original.
+// messages, within the limits of Hold. A drain waits. If the session ends first, because the broker was killed, the broker redelivers
+// the original.
 func (w *Worker) ackMature(d *delivery, p *plan) {
 	d.Hold()
 	defer d.Release()
-	if retry.Sleep(d.Context(), time.Until(p.mature)) == nil {
-		d.AckBurst()
-		_ = d.Settle(ack.Ack)
+	if err := retry.Sleep(d.Context(), time.Until(p.mature)); err != nil {
+		w.logger(d, p).Warn("message duplicated", "to", p.to(), "reason", err)
+		return
 	}
+	d.AckBurst()
+	_ = d.Settle(ack.Ack)
 }
 
 // errDraining is the cause of the cancellation of a copy during a drain.
@@ -296,7 +299,7 @@ func (c *Client) publishCopy(ctx context.Context, p *plan, late func()) error {
 		return err
 	}
 	err = c.copies.Publish(ctx, publish.NewMessage(p.hop.Exchange, p.hop.RoutingKey, &p.copy), late)
-	p.mature = c.mature(conn)
+	p.mature = c.mature(conn, p.hop)
 	return err
 }
 

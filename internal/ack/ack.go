@@ -1,7 +1,7 @@
 // Package ack settles the deliveries of one AMQP channel.
 //
 // It sends the decisions of the worker to the broker unchanged, but in few frames. Contiguous acknowledgements share a
-// frame, and an acknowledgement waits at most about 10 ms for others. A caller can wait until the broker has processed
+// frame, and an acknowledgement waits at most about 15 ms for others. A caller can wait until the broker has processed
 // an acknowledgement. The package does not write to a closed channel, so the broker redelivers the deliveries of a lost
 // connection.
 //
@@ -137,8 +137,7 @@ func (a *Acker) AckNow(tag uint64) bool {
 	return a.await(confirmed)
 }
 
-// Flush waits until the broker's channel has processed all settlements so far, except acks that wait for others. It returns false
-// if they can be lost.
+// Flush waits until the broker's channel has processed all settlements so far. It returns false if they can be lost.
 func (a *Acker) Flush() bool {
 	confirmed := make(chan struct{})
 	return a.settle(settlement{verb: flush, confirmed: confirmed}) && a.await(confirmed)
@@ -279,6 +278,7 @@ func (w *writer) write(batch []settlement, paused bool, all int) error {
 		case Ack:
 			w.gapped[s.tag] = waitingAck{confirmed: s.confirmed}
 		case flush:
+			all = 0
 			w.awaiting = append(w.awaiting, s.confirmed)
 		default:
 			if err := w.writeOther(s); err != nil {

@@ -68,6 +68,8 @@ type Owner interface {
 	// Handle handles a delivery and settles it. It must call End.
 	Handle(ctx context.Context, d *Delivery)
 
+	DeclareLeaseQueue(ctx context.Context, q topology.Queue) error
+
 	// Lease publishes a copy of the delivery with the given HeaderLease to Config.LeaseQueue, and waits for the confirm. After an
 	// error, again reports whether another copy may be stored.
 	Lease(ctx context.Context, d *Delivery, id string) (again bool, err error)

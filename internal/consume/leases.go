@@ -138,8 +138,8 @@ func (x *leases) consume(ctx context.Context) error {
 		ch.Close(context.WithoutCancel(ctx))
 		x.interrupted(acks)
 	}()
-	if err := ch.DeclareQueue(ctx, c.LeaseQueue, false); err != nil {
-		return fmt.Errorf("cannot declare lease queue %q: %w", c.LeaseQueue.Name, err)
+	if err := c.owner.DeclareLeaseQueue(ctx, c.LeaseQueue); err != nil {
+		return fmt.Errorf("lease queue: %w", err)
 	}
 	deliveries, err := ch.Consume(ctx, c.LeaseQueue.Name, c.Tag+"-leases", 0, nil, func(amqpconn.Deliveries) {})
 	if err != nil {

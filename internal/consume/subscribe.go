@@ -235,8 +235,7 @@ func (s *session) requeuePending() {
 // this attempt does not count as a delivery of the other messages. With Lanes, it keeps the suspected message: otherwise two
 // processes could return all messages to each other indefinitely, because neither finds a message while it searches.
 func (s *session) requeueSound() error {
-	lanes := len(s.consumer.Lanes) > 0
-	if lanes {
+	if len(s.consumer.Lanes) > 0 {
 		s.pending.remove(s.chosen, s.pending.index(s.chosen))
 		defer s.pending.add(s.chosen)
 	}
@@ -245,9 +244,7 @@ func (s *session) requeueSound() error {
 		<-s.ctx.Done()
 		return context.Cause(s.ctx)
 	}
-	if lanes { // otherwise, the queue answers the start of the next consumer
-		s.awaitQueue(s.ctx)
-	}
+	s.awaitQueue(s.ctx)
 	return nil
 }
 

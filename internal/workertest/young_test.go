@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,6 +12,34 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/testhook"
 )
+
+// The original is not replaced before RabbitMQ can no longer lose the new lease queue.
+func TestOriginalOutlivesYoungLeaseQueue(t *testing.T) {
+	age, before := 4*time.Second, testhook.YoungQueue
+	testhook.YoungQueue = &age
+	defer func() { testhook.YoungQueue = before }()
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		queue := r.declareQueue()
+		took := make(chan time.Duration, 1)
+		stop := start(t, dial(), reprise.WorkerConfig{
+			Queue: queue, Concurrency: 1, Prefetch: 1, Lease: time.Minute,
+			Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Delivery) error {
+				began := time.Now()
+				err := reprise.SaveCheckpoint(ctx, []byte("page 4"))
+				took <- time.Since(began)
+				return err
+			}),
+		})
+		time.Sleep(time.Minute)
+		r.publish("", queue, amqp.Publishing{})
+		if d := <-took; d < age || d > age+time.Second {
+			t.Errorf("the original was replaced after %s, want %s", d, age)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // RabbitMQ can lose a young wait queue with its confirmed copies if its node is killed. The retry and other messages do not wait, but the
 // original stays in its queue, also during a drain.
