@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/consume"
-	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -360,56 +357,6 @@ func refusedAdvice(kind, refusal string) string {
 // the text then names that feature.
 func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
-}
-
-// births contains the queues that the client has created and that the broker can still lose.
-type births struct {
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-// add adds a queue, and removes those that are older than age.
-func (b *births) add(queue string, age time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(b.at, func(_ string, at time.Time) bool { return now.Sub(at) >= age })
-	if age > 0 {
-		if b.at == nil {
-			b.at = map[string]time.Time{}
-		}
-		b.at[queue] = now
-	}
-}
-
-// mature returns the time when the broker can no longer lose the given queues, or zero if this time has passed. It does not know the
-// age of queues that other programs have created.
-func (b *births) mature(age time.Duration, of func(queue string) bool) (at time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := time.Now()
-	for queue, born := range b.at {
-		if safe := born.Add(age); safe.After(now) && safe.After(at) && of(queue) {
-			at = safe
-		}
-	}
-	return at
-}
-
-// mature returns the time when the broker can no longer lose the queues of a hop, or zero if this time has passed.
-func (c *Client) mature(conn *amqpconn.Conn, hop topology.Hop) time.Time {
-	return c.births.mature(conn.YoungQueue(), func(queue string) bool {
-		return queue == hop.RoutingKey || slices.ContainsFunc(hop.Topology.Queues, func(q topology.Queue) bool { return q.Name == queue })
-	})
-}
-
-// awaitMature waits until the broker can no longer lose a queue that the client has created.
-func (c *Client) awaitMature(ctx context.Context) error {
-	conn, err := c.publishing.Get(ctx)
-	if err != nil {
-		return err
-	}
-	return retry.Sleep(ctx, time.Until(c.births.mature(conn.YoungQueue(), func(string) bool { return true })))
 }
 
 // declarer declares the objects that a hop needs. It does so when a connection first uses the hop, and again after forget.
