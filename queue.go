@@ -131,7 +131,7 @@ func (b *births) add(queue string, age time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(b.at, func(_ string, at time.Time) bool { return now.Sub(at) >= age })
+	b.forget(now, age)
 	if age > 0 {
 		if b.at == nil {
 			b.at = map[string]time.Time{}
@@ -140,14 +140,22 @@ func (b *births) add(queue string, age time.Duration) {
 	}
 }
 
+// forget removes the queues that are older than age, so that the copies of a long life do not compare them again.
+func (b *births) forget(now time.Time, age time.Duration) {
+	maps.DeleteFunc(b.at, func(_ string, at time.Time) bool { return now.Sub(at) >= age })
+}
+
 // mature returns the time when the broker can no longer lose the given queues, or zero if this time has passed. It does not know the
 // age of queues that other programs have created.
 func (b *births) mature(age time.Duration, of func(queue string) bool) (at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
+	if len(b.at) == 0 {
+		return at
+	}
+	b.forget(time.Now(), age)
 	for queue, born := range b.at {
-		if safe := born.Add(age); safe.After(now) && safe.After(at) && of(queue) {
+		if safe := born.Add(age); safe.After(at) && of(queue) {
 			at = safe
 		}
 	}
