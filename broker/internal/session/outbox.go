@@ -96,11 +96,7 @@ type body struct {
 }
 
 // write adds the bytes that appendTo appends.
-func (o *outbox) write(appendTo func([]byte) []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.add(appendTo)
-}
+func (o *outbox) write(appendTo func([]byte) []byte) { o.writeContent(appendTo, body{}) }
 
 // writeContent adds the bytes that appendTo appends, and the frames of a body.
 func (o *outbox) writeContent(appendTo func([]byte) []byte, content body) {
