@@ -55,16 +55,22 @@ func (b *bench) rounds(ctx context.Context, n int, entries []entry) (*report.Tab
 
 // steady measures a broker that keeps running during all rounds.
 func steady(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
-	broker, err := b.broker(ctx, e.kind)
+	broker, err := b.idleBroker(ctx, e.kind)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
 	m, _, err := b.generate(ctx, broker, append(slices.Clone(e.args),
 		"-duration", b.duration.String(), "-warmup", b.warmUp.String()), nil)
 	return m, err
+}
+
+// idleBroker returns a running broker when all processes are idle.
+func (b *bench) idleBroker(ctx context.Context, kind string) (brokers.Broker, error) {
+	broker, err := b.broker(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	return broker, b.awaitIdle(ctx)
 }
 
 // disk measures fsyncloop.

@@ -106,11 +106,8 @@ var scale = scenario{
 
 // fill measures a broker while the number of messages in a queue grows.
 func fill(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
-	broker, err := b.broker(ctx, e.kind)
+	broker, err := b.idleBroker(ctx, e.kind)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
 	m, result, err := b.generate(ctx, broker, e.args, nil)

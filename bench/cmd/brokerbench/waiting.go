@@ -72,11 +72,8 @@ func wait(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 	if err := b.stopAll(); err != nil {
 		return nil, err
 	}
-	broker, err := b.broker(ctx, e.kind)
+	broker, err := b.idleBroker(ctx, e.kind)
 	if err != nil {
-		return nil, err
-	}
-	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
 	empty, err := proc.MemoryOf(broker.PID())

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,25 +20,30 @@ type Memory struct {
 }
 
 // MemoryOf reads /proc/PID/status.
-func MemoryOf(pid int) (Memory, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func MemoryOf(pid int) (m Memory, err error) {
+	err = readValues(fmt.Sprintf("/proc/%d/status", pid), map[string]*int64{"VmRSS": &m.Resident, "VmHWM": &m.Peak})
+	m.Resident <<= 10
+	m.Peak <<= 10
+	return m, err
+}
+
+// readValues reads a file with lines such as "name: 17" or "name: 17 kB", and sets the values of the given names.
+func readValues(file string, into map[string]*int64) error {
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return Memory{}, err
+		return err
 	}
-	var m Memory
-	for line := range strings.Lines(string(status)) {
+	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(line, ":")
-		field := map[string]*int64{"VmRSS": &m.Resident, "VmHWM": &m.Peak}[name]
+		field := into[name]
 		if field == nil {
 			continue
 		}
-		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			return Memory{}, fmt.Errorf("/proc/%d/status: %w", pid, err)
+		if *field, err = strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
-		*field = n << 10
 	}
-	return m, nil
+	return nil
 }
 
 // ResetPeak resets the peak of a process to its current memory use.
@@ -93,38 +97,21 @@ type Steps struct {
 
 // ReadSteps reads /proc/PID/io and /proc/PID/task/*/status.
 func ReadSteps(pid int) (s Steps, err error) {
-	if s.Calls, err = sum(fmt.Sprintf("/proc/%d/io", pid), "syscr", "syscw"); err != nil {
+	var reads, writes int64
+	if err := readValues(fmt.Sprintf("/proc/%d/io", pid), map[string]*int64{"syscr": &reads, "syscw": &writes}); err != nil {
 		return s, err
 	}
+	s.Calls = reads + writes
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, thread := range threads {
-		n, err := sum(thread, "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+		var voluntary, other int64
+		err := readValues(thread, map[string]*int64{"voluntary_ctxt_switches": &voluntary, "nonvoluntary_ctxt_switches": &other})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) { // otherwise, the thread has ended
 			return s, err
 		}
-		s.Switches += n
+		s.Switches += voluntary + other
 	}
 	return s, err
-}
-
-// sum adds the values of the given names in a file with lines such as "name: value".
-func sum(file string, names ...string) (total int64, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if !slices.Contains(names, name) {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", file, err)
-		}
-		total += n
-	}
-	return total, nil
 }
 
 // Busy returns the processor time that the machine has used, in seconds. It includes the time that the hypervisor
