@@ -16,9 +16,19 @@ func init() { testhook.YoungQueue = new(time.Duration) }
 // DistrustNewQueues makes clients wait as in production until RabbitMQ can no longer lose a new queue. The test must not be parallel.
 func DistrustNewQueues(t *testing.T) {
 	t.Helper()
-	trust := testhook.YoungQueue
-	testhook.YoungQueue = nil
-	t.Cleanup(func() { testhook.YoungQueue = trust })
+	setYoungQueue(t, nil)
+}
+
+// DistrustNewQueuesFor is like DistrustNewQueues, but on any broker and for the time age.
+func DistrustNewQueuesFor(t *testing.T, age time.Duration) {
+	t.Helper()
+	setYoungQueue(t, &age)
+}
+
+func setYoungQueue(t *testing.T, age *time.Duration) {
+	before := testhook.YoungQueue
+	testhook.YoungQueue = age
+	t.Cleanup(func() { testhook.YoungQueue = before })
 }
 
 // A Target is a broker for tests.

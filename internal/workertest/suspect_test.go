@@ -39,21 +39,27 @@ func TestDebounceCompletesBeforeSuspectMessage(t *testing.T) {
 	h.wait(t, 2)
 }
 
+// newSuspect declares the work queue of a worker, and publishes a message to it or, with lanes, to one of its lanes.
+func newSuspect(t *testing.T, b testkit.Target, lanes int) (r *raw, c client, work, queue string) {
+	t.Helper()
+	r, c, work = newRaw(t, b.URL), dial(t, b.URL), testkit.Name(t, "work")
+	queue, topo := work, topology.Buckets{}.Topology(work)
+	if lanes > 0 {
+		route := topology.Lanes{Count: lanes}
+		queue, topo = route.Queue(work, 1), route.Topology(work)
+	}
+	r.declare(c, topo)
+	r.publish("", queue, amqp.Publishing{MessageId: "suspect"})
+	return r, c, work, queue
+}
+
 // A worker does not return a suspected message that it has received. A message that workers return in turn makes no progress, and
 // before RabbitMQ 4.3, each return counts as a crash.
 func TestWorkerKeepsSuspectMessage(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, lanes := range []int{0, 2} {
 			t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
-				r, c := newRaw(t, b.URL), dial(t, b.URL)
-				work := testkit.Name(t, "work")
-				queue, topo := work, topology.Buckets{}.Topology(work)
-				if lanes > 0 {
-					route := topology.Lanes{Count: lanes}
-					queue, topo = route.Queue(work, 1), route.Topology(work)
-				}
-				r.declare(c, topo)
-				r.publish("", queue, amqp.Publishing{MessageId: "suspect"})
+				r, c, work, queue := newSuspect(t, b, lanes)
 				var crash func() error
 				for range 3 {
 					if crash != nil && crash() != nil {
@@ -100,15 +106,7 @@ func TestSuspectWaitsForRequeues(t *testing.T) {
 		}
 		for _, lanes := range []int{0, 2} {
 			t.Run(fmt.Sprint(lanes, " lanes"), func(t *testing.T) {
-				r, c := newRaw(t, b.URL), dial(t, b.URL)
-				work := testkit.Name(t, "work")
-				queue, topo := work, topology.Buckets{}.Topology(work)
-				if lanes > 0 {
-					route := topology.Lanes{Count: lanes}
-					queue, topo = route.Queue(work, 1), route.Topology(work)
-				}
-				r.declare(c, topo)
-				r.publish("", queue, amqp.Publishing{MessageId: "suspect"})
+				r, _, work, queue := newSuspect(t, b, lanes)
 				for range 2 {
 					holder := newRaw(t, b.URL)
 					holder.get(queue)

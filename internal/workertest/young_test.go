@@ -10,14 +10,13 @@ import (
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
-	"github.com/reprisemq/reprise/internal/testhook"
+	"github.com/reprisemq/reprise/internal/testkit"
 )
 
 // The original is not replaced before RabbitMQ can no longer lose the new lease queue.
 func TestOriginalOutlivesYoungLeaseQueue(t *testing.T) {
-	age, before := 4*time.Second, testhook.YoungQueue
-	testhook.YoungQueue = &age
-	defer func() { testhook.YoungQueue = before }()
+	const age = 4 * time.Second
+	testkit.DistrustNewQueuesFor(t, age)
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		queue := r.declareQueue()
 		took := make(chan time.Duration, 1)
@@ -54,9 +53,8 @@ func TestOriginalOutlivesYoungWaitQueue(t *testing.T) {
 		"drained":          {after: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			age, before := 4*time.Second, testhook.YoungQueue
-			testhook.YoungQueue = &age
-			defer func() { testhook.YoungQueue = before }()
+			const age = 4 * time.Second
+			testkit.DistrustNewQueuesFor(t, age)
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				var network flaky
 				c := dial(network.wrap)
