@@ -92,8 +92,9 @@ const (
 	// backlogBytes is the size of pending changes above which publishers wait until the next commit begins. It limits
 	// the duration of a commit, and therefore the time until an acknowledgement is durable, because an acknowledgement
 	// waits for the running commit and the next one. A lower value would reduce the throughput, because the disk and
-	// the publishers would wait for each other in turn.
-	backlogBytes = 16 << 20
+	// the publishers would wait for each other in turn. It is less than half of memTableSize, because Pebble sorts and
+	// stores each larger batch separately.
+	backlogBytes = 4 << 20
 	// changeBytes is the approximate overhead of a change, in addition to the message.
 	changeBytes = 128
 )

@@ -59,7 +59,7 @@ type Config struct {
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the total size of messages in memory, in bytes, above which further messages wait in the store.
+	// Resident is the memory in bytes for messages that could also wait in the store.
 	Resident int64
 }
 

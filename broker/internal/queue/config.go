@@ -39,7 +39,7 @@ type Config struct {
 	// in the store only if memory was low.
 	Durable bool
 
-	// Resident is the memory use in bytes, as counted by Meter, above which further messages wait in the store.
+	// Resident is the memory in bytes, as counted by Meter, for messages that could also wait in the store. See spills.
 	Resident int64
 
 	// Go runs a function in a new goroutine. The queue uses it to read from the store.

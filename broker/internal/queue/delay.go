@@ -24,7 +24,7 @@ func (q *Queue) wait(m *Message) store.Ticket {
 }
 
 func (q *Queue) memoryLow() bool {
-	return q.config.Store != nil && q.config.Meter.Used() > q.config.Resident
+	return q.config.Store != nil && q.config.Meter.Used() > q.config.Resident/unread
 }
 
 // spillWaiting evicts from memory the waiting messages that are on disk. It reports whether a message is not yet committed.

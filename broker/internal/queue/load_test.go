@@ -192,6 +192,47 @@ func TestLargeMessagesSpillToDisk(t *testing.T) {
 	})
 }
 
+// A queue keeps messages in memory while it uses less than all queues leave free: at most half of the memory, and of what
+// other queues leave. Saved messages that no consumer waits for use a seventeenth.
+func TestQueuesShareMemory(t *testing.T) {
+	const resident, size = 1 << 20, 2 << 10
+	for name, c := range map[string]struct {
+		transient, consumed bool
+		others              int64
+		want                int64
+	}{
+		"transient, alone":     {transient: true, want: resident / 2},
+		"transient, others":    {transient: true, others: resident / 2, want: resident / 4},
+		"persistent, consumed": {consumed: true, want: resident / 2},
+		"persistent, others":   {consumed: true, others: resident / 2, want: resident / 4},
+		"persistent, unread":   {want: roomFor * size},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := restored(t, filled(t, 0, 0, nil), nil)
+				q.config.Meter.Add(c.others)
+				if c.consumed {
+					if err := q.Consume(&Consumer{Receiver: &taker{}}, func() {}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range 2 * resident / size {
+					m := large(i+1, size)
+					m.Persistent = !c.transient
+					q.Publish(m)
+				}
+				if err := q.config.Store.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if got := q.config.Meter.Used() - c.others; got < c.want*9/10 || got > c.want*5/4 {
+					t.Errorf("messages in memory: got %d KiB, want about %d KiB", got>>10, c.want>>10)
+				}
+			})
+		})
+	}
+}
+
 // A consumer without a prefetch first receives only the messages that fit into memory. After it has settled messages,
 // it receives more messages.
 func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {

@@ -35,15 +35,28 @@ func (q *Queue) enter(it *Item) {
 	q.ready.push(it)
 }
 
-// spills reports whether a new message must be evicted to disk, because memory is low or because messages before it are
-// on disk.
+// unread is the factor by which saved messages without a consumer count more than others.
+const unread = 16
+
+// spills reports whether a new message must be evicted to disk, because messages before it are on disk, or because the
+// messages of the queue use more memory than all queues leave free. So no queue can take the memory of the others. Saved
+// messages that no consumer waits for leave the memory first, because it costs little to evict them.
 func (q *Queue) spills(it *Item) bool {
 	if q.config.Store == nil {
 		return false
 	}
 	l := q.ready.level(it.priority)
-	full := l.fresh.len() >= roomFor || l.fresh.size >= roomBytes
-	return l.spilled() || full && q.config.Meter.Used() > q.config.Resident
+	if l.spilled() {
+		return true
+	}
+	if l.fresh.len() < roomFor && l.fresh.size < roomBytes {
+		return false
+	}
+	used := q.ready.size + q.held
+	if q.consumers.len() == 0 && q.mustSave(it.Message) {
+		used *= unread
+	}
+	return used > q.config.Resident-q.config.Meter.Used()
 }
 
 // awaitDisk requests a call to [Queue.Committed] after the next commit.

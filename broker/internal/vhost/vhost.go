@@ -76,7 +76,7 @@ type Config struct {
 	// Store saves messages, and Registry saves declarations. Both are nil for an in-memory broker.
 	Store    store.Store
 	Registry *registry.Registry
-	// Resident is the memory use in bytes above which queues remove from memory the messages that are also in the store.
+	// Resident is the memory in bytes for messages that could also wait in the store.
 	Resident int64
 }
 
