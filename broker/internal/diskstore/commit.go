@@ -33,7 +33,7 @@ const maxReused = 16 << 10
 // run commits until the store is closed or has failed.
 func (d *disk) run() {
 	defer close(d.stopped)
-	batch := d.db.NewBatch()
+	batch := d.db.NewBatch(pebble.WithMaxRetainedSizeBytes(2 * backlogBytes))
 	var spare changeSet // the previous change set, whose memory is reused
 	for {
 		closing := false
