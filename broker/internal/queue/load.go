@@ -44,6 +44,7 @@ func (q *Queue) fetch() {
 			return
 		}
 		l.disk.loading = true
+		q.loading.Set(len(q.consumers.available) > 0)
 		q.config.Go(func() { q.load(uint8(p)) })
 	}
 }
@@ -52,6 +53,11 @@ func (q *Queue) fetch() {
 func (l *level) needsChunk() bool {
 	return l.disk.n > 0 && !l.disk.loading && l.fresh.len() <= l.disk.chunk/2 && l.fresh.size < chunkBytes
 }
+
+// Loading returns nil, or a channel that is closed when the queue has loaded messages for which consumers wait. Publishers of
+// transient messages then wait, because each further message would be written to the disk and read again. Otherwise, they
+// would take the processor from the consumers, and the consumers might never catch up.
+func (q *Queue) Loading() <-chan struct{} { return q.loading.Raised() }
 
 // manyDead reports whether the queue has too many dead letters to load more messages, which could become dead letters,
 // too. Stranded letters may stay indefinitely and must not block a consumer, so they count only if neither a consumer
@@ -107,6 +113,7 @@ func (q *Queue) load(p uint8) {
 	q.mu.Lock()
 	defer q.unlock()
 	defer q.arrived.Broadcast()
+	q.loading.Set(false)
 	disk = &q.ready.level(p).disk
 	switch {
 	case q.deleted || q.closed:

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reprisemq/reprise/broker/internal/alarm"
 	"github.com/reprisemq/reprise/broker/internal/clock"
 	"github.com/reprisemq/reprise/broker/internal/stats"
 	"github.com/reprisemq/reprise/broker/internal/store"
@@ -58,6 +59,7 @@ type Queue struct {
 	recheck  *time.Timer // timer of the next memory check, or nil
 
 	reloads map[uint8]*time.Timer // timers for repeating failed loads, by priority
+	loading alarm.Alarm           // raised during a load for which consumers wait
 
 	consumed consumedState
 	suspect  uint64 // messages up to this order may have been delivered before a crash

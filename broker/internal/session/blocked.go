@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/broker/internal/alarm"
+	"github.com/reprisemq/reprise/broker/internal/vhost"
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
@@ -11,7 +12,24 @@ import (
 // backlog. If so, the session calls [Session.block] before it reads the rest of the message.
 func (s *Session) mayBlock() bool {
 	s.contentBegun = s.contentBegun && (s.config.Alarms.Raised() != nil || s.backlog() != nil)
-	return s.contentBegun
+	return s.contentBegun || s.behind != nil
+}
+
+// maxAhead is the number of transient messages that a connection may publish while queues load messages for their consumers.
+// It is a quarter of the messages of a load, so that the consumers catch up.
+const maxAhead = 256
+
+// pace makes the connection wait if it has published many transient messages to queues that load messages.
+func (s *Session) pace(queues []*vhost.Queue) {
+	for _, q := range queues {
+		loaded := q.Loading()
+		if loaded == nil {
+			continue
+		}
+		if s.ahead++; s.ahead >= maxAhead {
+			s.ahead, s.behind = 0, loaded
+		}
+	}
 }
 
 func (s *Session) backlog() <-chan struct{} {
@@ -25,11 +43,10 @@ func (s *Session) backlog() <-chan struct{} {
 // respond raises an alarm, and the session must then notify the client.
 const alarmInterval = 100 * time.Millisecond
 
-// awaitCommit blocks a publishing connection while the store has a backlog. It does not notify the client, because
-// the wait is short. It ends when the next commit starts or an alarm is raised.
-func (s *Session) awaitCommit() {
-	begins := s.backlog()
-	if begins == nil {
+// pause blocks a publishing connection until the store has no backlog or a queue has loaded messages. It does not notify the
+// client, because the wait is short. It also ends when an alarm is raised.
+func (s *Session) pause(done <-chan struct{}) {
+	if done == nil {
 		return
 	}
 	s.confirms.flush()
@@ -39,7 +56,7 @@ func (s *Session) awaitCommit() {
 	defer look.Stop()
 	for s.config.Alarms.Raised() == nil {
 		select {
-		case <-begins:
+		case <-done:
 			return
 		case <-s.serving.Done():
 			return
@@ -52,11 +69,13 @@ func (s *Session) awaitCommit() {
 // block connections that only consume, because consumption frees resources
 // (https://www.rabbitmq.com/docs/connection-blocked).
 func (s *Session) block() error {
+	s.pause(s.behind)
+	s.behind = nil
 	if !s.contentBegun {
 		return nil
 	}
 	s.contentBegun = false
-	s.awaitCommit()
+	s.pause(s.backlog())
 	short := s.config.Alarms.Resources()
 	if len(short) == 0 {
 		return nil

@@ -37,6 +37,9 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 		return nil
 	}
 	accepted, kept := ch.deliver(p)
+	if !m.Persistent {
+		ch.s.pace(p.queues)
+	}
 	if ch.unconfirmed.on {
 		ch.s.confirms.add(ch, accepted, kept)
 	}
