@@ -38,28 +38,16 @@ const (
 // the broker. If watch is not nil, generate calls it with each event, and watch may add metrics.
 func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []string, watch func(load.Event, report.Metrics) error) (report.Metrics, load.Result, error) {
 	m := report.Metrics{}
-	var usedBefore, used, busyBefore, busy float64
-	var stepsBefore, steps proc.Steps
+	var before, after usage
 	result, err := b.amqpload(ctx, append([]string{"-url", broker.URL()}, args...), func(e load.Event) (err error) {
 		switch e {
 		case load.Measuring:
 			if err := proc.ResetPeak(broker.PID()); err != nil {
 				return err
 			}
-			if stepsBefore, err = proc.ReadSteps(broker.PID()); err != nil {
-				return err
-			}
-			if busyBefore, err = proc.Busy(); err == nil {
-				usedBefore, err = proc.CPU(broker.PID())
-			}
+			before, err = usageOf(broker)
 		case load.Drained:
-			if busy, err = proc.Busy(); err != nil {
-				return err
-			}
-			if used, err = proc.CPU(broker.PID()); err != nil {
-				return err
-			}
-			if steps, err = proc.ReadSteps(broker.PID()); err == nil {
+			if after, err = usageOf(broker); err == nil {
 				err = memory(broker, m)
 			}
 		}
@@ -71,17 +59,38 @@ func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []stri
 	if err != nil {
 		return nil, result, err
 	}
-	n := float64(result.Published)
-	m[cpuPerMsg] = (used - usedBefore) * perMessage / n
-	m[calls] = float64(steps.Calls-stepsBefore.Calls) / n
-	m[switches] = float64(steps.Switches-stepsBefore.Switches) / n
-	m[loadCPU] = result.CPUSeconds * perMessage / n
-	m[report.Others] = (busy - busyBefore - (used - usedBefore) - result.CPUSeconds) / result.Seconds
+	after.report(m, before, float64(result.Published), result.CPUSeconds, result.Seconds)
 	m[perSecond] = result.DeliveredPerSecond
 	if l := result.Latency; l != nil {
 		m[p50], m[p90], m[p99], m[p999], m[worst] = l.P50, l.P90, l.P99, l.P999, l.Max
 	}
 	return m, result, nil
+}
+
+// usage is the resource use of the process of a broker, and the busy time of the machine, until now.
+type usage struct {
+	cpu, busy float64
+	steps     proc.Steps
+}
+
+func usageOf(broker brokers.Broker) (u usage, err error) {
+	if u.cpu, err = proc.CPU(broker.PID()); err != nil {
+		return u, err
+	}
+	if u.busy, err = proc.Busy(); err != nil {
+		return u, err
+	}
+	u.steps, err = proc.ReadSteps(broker.PID())
+	return u, err
+}
+
+// report sets the metrics of the use since before, of n messages. The generator used the processor for the time load.
+func (u usage) report(m report.Metrics, before usage, n, load, seconds float64) {
+	m[cpuPerMsg] = (u.cpu - before.cpu) * perMessage / n
+	m[calls] = float64(u.steps.Calls-before.steps.Calls) / n
+	m[switches] = float64(u.steps.Switches-before.steps.Switches) / n
+	m[loadCPU] = load * perMessage / n
+	m[report.Others] = (u.busy - before.busy - (u.cpu - before.cpu) - load) / seconds
 }
 
 func memory(broker brokers.Broker, m report.Metrics) error {

@@ -1,4 +1,4 @@
-// Command brokerbench compares the embedded broker with RabbitMQ, a null broker and the disk; see bench/README.md. `make
+// Command brokerbench compares the embedded broker with RabbitMQ, LavinMQ, a null broker and the disk; see bench/README.md. `make
 // bench-broker` runs this command.
 package main
 
@@ -64,7 +64,7 @@ type scenario struct {
 	run                func(context.Context, *bench) (*report.Table, error)
 }
 
-var scenarios = []scenario{transient, persistent, latency, waiting, start, scale}
+var scenarios = []scenario{transient, persistent, latency, waiting, start, scale, perf}
 
 func names() (all []string) {
 	for _, s := range scenarios {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -22,6 +23,7 @@ type options struct {
 	svg       string
 	profiles  string
 	memory    bool
+	chosen    bool // the user has set brokers
 	short     bool
 	rounds    int
 	duration  time.Duration
@@ -29,6 +31,8 @@ type options struct {
 	messages  int64
 	rate      float64
 }
+
+var allBrokers = []string{brokers.Reprise, brokers.RabbitMQ, brokers.LavinMQ, brokers.Null, fsync}
 
 func flags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("brokerbench", flag.ContinueOnError)
@@ -47,8 +51,8 @@ func flags(o *options) *flag.FlagSet {
 		}
 	}
 	f.Func("scenarios", "`names` of scenarios, separated by commas, or all", list(&o.scenarios, names()))
-	f.Func("brokers", "`names` of the compared brokers, separated by commas (default reprise,rabbitmq,null,fsync)",
-		list(&o.brokers, []string{brokers.Reprise, brokers.RabbitMQ, brokers.Null, fsync}))
+	f.Func("brokers", "`names` of the compared brokers, separated by commas (default all)",
+		list(&o.brokers, allBrokers))
 	f.StringVar(&o.only, "only", "", "run only contenders whose names contain this `string`, such as quorum")
 	f.StringVar(&o.root, "root", ".", "`folder` of the repository")
 	f.StringVar(&o.reprise, "reprise", "", "`file` of the command reprise (default: build it)")
@@ -59,7 +63,7 @@ func flags(o *options) *flag.FlagSet {
 	f.BoolVar(&o.memory, "memory", false, "run reprise in memory, without the scenario start")
 	f.BoolVar(&o.short, "short", false, "run a short test of the scenarios, whose results must not be quoted")
 	f.IntVar(&o.rounds, "rounds", 0, "`number` of rounds per broker (default depends on the scenario)")
-	f.DurationVar(&o.duration, "duration", 10*time.Second, "publishing time of a round of transient, persistent, latency and scale")
+	f.DurationVar(&o.duration, "duration", 0, "publishing time of a round of transient, persistent, latency, scale (default 10s) and perf (default 4s)")
 	f.DurationVar(&o.warmUp, "warmup", 3*time.Second, "warm-up before this time")
 	f.Int64Var(&o.messages, "messages", 1_000_000, "`number` of messages in waiting and start")
 	f.Float64Var(&o.rate, "rate", 20_000, "`number` of messages per second in waiting")
@@ -67,12 +71,13 @@ func flags(o *options) *flag.FlagSet {
 }
 
 func parse(args []string) (*options, error) {
-	o := &options{brokers: []string{brokers.Reprise, brokers.RabbitMQ, brokers.Null, fsync}}
+	o := &options{brokers: allBrokers}
 	f := flags(o)
 	f.Usage = func() { help(os.Stderr) }
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
+	f.Visit(func(set *flag.Flag) { o.chosen = o.chosen || set.Name == "brokers" })
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unknown argument %q (use flags, such as -scenarios %s)", f.Arg(0), f.Arg(0))
 	}
@@ -81,6 +86,9 @@ func parse(args []string) (*options, error) {
 	}
 	return o, nil
 }
+
+// durationOr returns the publishing time that the user has set, or d.
+func (o *options) durationOr(d time.Duration) time.Duration { return cmp.Or(o.duration, d) }
 
 // roundsOr returns the number of rounds that the user has set, or n.
 func (o *options) roundsOr(n int) int {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reprisemq/reprise/bench/internal/brokers"
 	"github.com/reprisemq/reprise/bench/internal/report"
@@ -60,7 +61,7 @@ func steady(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 		return nil, err
 	}
 	m, _, err := b.generate(ctx, broker, append(slices.Clone(e.args),
-		"-duration", b.duration.String(), "-warmup", b.warmUp.String()), nil)
+		"-duration", b.durationOr(10*time.Second).String(), "-warmup", b.warmUp.String()), nil)
 	return m, err
 }
 
@@ -78,7 +79,7 @@ func disk(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err
 	}
-	args := append([]string{"-dir", b.tmp, "-duration", b.duration.String()}, e.args...)
+	args := append([]string{"-dir", b.tmp, "-duration", b.durationOr(10 * time.Second).String()}, e.args...)
 	out, err := exec.CommandContext(ctx, filepath.Join(b.tmp, "fsyncloop"), args...).Output()
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type Broker interface {
 const (
 	Reprise  = "reprise"
 	RabbitMQ = "rabbitmq"
+	LavinMQ  = "lavinmq"
 	Null     = "null"
 )
 
@@ -60,6 +61,8 @@ func (s *Setup) New(kind string) (Broker, error) {
 		return &local{setup: s, command: []string{filepath.Join(s.Bin, "nullbroker")}}, nil
 	case RabbitMQ:
 		return &rabbit{setup: s, name: fmt.Sprintf("bench%d-%d", os.Getpid(), s.number)}, nil
+	case LavinMQ:
+		return s.lavinmq()
 	case Reprise:
 		return s.reprise()
 	}
@@ -92,16 +95,21 @@ func (s *Setup) reprise() (Broker, error) {
 	return b, nil
 }
 
-// local is a broker that runs a program of this repository.
+// local is a broker that is a program.
 type local struct {
 	setup   *Setup
+	url     string // default: the program prints its URL
 	command []string
 	data    string // directory of a durable broker
 	server  *proc.Server
 }
 
 func (b *local) Start(ctx context.Context) (err error) {
-	b.server, err = proc.Start(ctx, b.setup.Log, b.command[0], b.command[1:]...)
+	if b.url != "" {
+		b.server, err = proc.StartAt(ctx, b.setup.Log, b.url, b.command[0], b.command[1:]...)
+	} else {
+		b.server, err = proc.Start(ctx, b.setup.Log, b.command[0], b.command[1:]...)
+	}
 	return err
 }
 
