@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/reprisemq/reprise/bench/internal/brokers"
 )
 
 // peer is a contender.
@@ -42,6 +44,8 @@ func peers(o options) []*peer {
 		{name: "reprise", store: rabbitMQ, command: program("reprise"), replay: redrive},
 		{name: "reprise-embedded", store: embedded, command: program("reprise"), replay: redrive},
 		{name: "loop", store: rabbitMQ, command: program("loop"), replay: replayVerb},
+		{name: "reprise-lavinmq", store: lavinMQ, command: program("reprise"), replay: redrive, install: lavinmq},
+		{name: "loop-lavinmq", store: lavinMQ, command: program("loop"), replay: replayVerb, install: lavinmq},
 		{name: "rascal", store: rabbitMQ, command: node("rascal.js"), install: npm},
 		{name: "watermill", store: rabbitMQ, command: program("watermill"), replay: replayVerb, divisor: 20},
 		{name: "celery", store: rabbitMQ, command: []string{"/usr/bin/python3", "-W", "ignore", source("celery/peer.py")}, install: debian("python3-celery")},
@@ -79,6 +83,12 @@ func npm(root string) error {
 		return fmt.Errorf("npm ci: %w: %s", err, out)
 	}
 	return os.WriteFile(marker, lock, 0o644)
+}
+
+// lavinmq checks that LavinMQ is installed.
+func lavinmq(string) error {
+	_, err := brokers.Program(brokers.LavinMQ)
+	return err
 }
 
 // debian checks that packages of Debian are installed.

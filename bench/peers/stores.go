@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/reprisemq/reprise/bench/internal/brokers"
+	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
 // The kinds of stores.
 const (
 	rabbitMQ = "RabbitMQ"
+	lavinMQ  = "LavinMQ"
 	embedded = "embedded broker"
 	redis    = "Redis"
 	postgres = "PostgreSQL"
@@ -27,42 +29,36 @@ const (
 
 // newStore returns a store with the settings that its users recommend for durable data; the README lists them.
 func newStore(kind string, o options, tmp string, log io.Writer) (brokers.Broker, error) {
-	if kind == rabbitMQ {
-		setup := brokers.Setup{Root: o.root, Data: tmp, Log: log}
+	setup := brokers.Setup{Root: o.root, Data: tmp, Log: log}
+	switch kind {
+	case rabbitMQ:
 		return setup.New(brokers.RabbitMQ)
+	case lavinMQ:
+		return setup.New(brokers.LavinMQ)
 	}
 	dir, err := os.MkdirTemp(tmp, "store-")
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	ports, err := proc.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: dir, port: port, log: log}
+	s := &server{dir: dir, port: ports[0], log: log}
 	switch kind {
 	case embedded:
 		s.url = "amqp://guest:guest@127.0.0.1:%d/"
-		s.command = []string{o.reprise, "broker", "--listen", fmt.Sprint("127.0.0.1:", port), "--data", dir, "--log-level", "error"}
+		s.command = []string{o.reprise, "broker", "--listen", fmt.Sprint("127.0.0.1:", s.port), "--data", dir, "--log-level", "error"}
 	case redis:
 		s.url = "redis://127.0.0.1:%d/0"
 		s.command = []string{
-			"redis-server", "--bind", "127.0.0.1", "--port", fmt.Sprint(port), "--dir", dir,
+			"redis-server", "--bind", "127.0.0.1", "--port", fmt.Sprint(s.port), "--dir", dir,
 			"--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
 		}
 	case postgres:
 		return s, s.postgres()
 	}
 	return s, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // server is a store in a process that this program starts. Its port does not change.
