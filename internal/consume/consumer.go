@@ -233,8 +233,8 @@ func (c *Consumer) consume(ctx context.Context) (*session, error) {
 			return nil, err
 		}
 		delay := retrier.Failed(time.Since(began))
+		c.owner.Interrupted(err, delay) // first, so that who reads the log finds the status
 		c.Log.Warn("consuming interrupted", "error", err, retry.Next(delay))
-		c.owner.Interrupted(err, delay)
 		if retry.Sleep(ctx, delay) != nil {
 			return nil, nil
 		}
