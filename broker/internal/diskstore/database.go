@@ -13,7 +13,7 @@ import (
 // Memory limits of Pebble. It uses at most two memtables at a time, and one block cache. If a message is deleted before
 // its memtable is full, Pebble never writes the message to a table.
 const (
-	memTableSize = 16 << 20
+	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
 )
 
@@ -32,8 +32,6 @@ func (d *disk) options() *pebble.Options {
 		},
 	}
 	o.Experimental.ValueSeparationPolicy = d.valueSeparation
-	// Most messages are deleted before they reach a lower level, so it pays to wait for more of the deletions.
-	o.L0CompactionThreshold, o.L0StopWritesThreshold = 8, 24
 	o.LBaseMaxBytes = 8 * int64(o.MemTableSize)
 	o.TargetFileSizes[0] = int64(o.MemTableSize) / 4
 	for i := range o.Levels {

@@ -94,7 +94,7 @@ const (
 	// waits for the running commit and the next one. A lower value would reduce the throughput, because the disk and
 	// the publishers would wait for each other in turn. It is less than half of memTableSize, because Pebble sorts and
 	// stores each larger batch separately.
-	backlogBytes = 4 << 20
+	backlogBytes = 3 << 20
 	// changeBytes is the approximate overhead of a change, in addition to the message.
 	changeBytes = 128
 )

@@ -27,7 +27,7 @@ type Options struct {
 	// Everything makes Open verify all files before it returns, without a time limit.
 	Everything bool
 
-	// MemTable is the size in bytes above which messages move from the log to a table. Default: 16 MiB. Tests use a small
+	// MemTable is the size in bytes above which messages move from the log to a table. Default: 8 MiB. Tests use a small
 	// size, so that few messages cause compactions.
 	MemTable int
 	Reserve  int64 // size in bytes of the space that is kept for Open; default: 64 MiB
