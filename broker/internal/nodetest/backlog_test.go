@@ -143,6 +143,7 @@ func TestNoWaitDeclarationsWaitForBacklog(t *testing.T) {
 		must(t, err)
 		n, client := pipe(t, s, 1<<29)
 		go func() { _, _ = io.Copy(io.Discard, client) }()
+		synctest.Wait()
 
 		hangs.Store(true)
 		large := amqpwire.Table{{Name: "text", Value: strings.Repeat("x", 100_000)}}
