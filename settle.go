@@ -101,8 +101,9 @@ func (w *Worker) settle(ctx context.Context, d *delivery) {
 		return
 	}
 	w.settled(d, w.conclude(d, p))
-	if !p.mature.IsZero() {
-		w.ackMature(d, p)
+	if !p.mature.IsZero() { // publishThenAck has not acknowledged the original
+		log, to := w.logger(d, p), p.to()
+		d.AckAt(p.mature, func(reason error) { log.Warn("message duplicated", "to", to, "reason", reason) })
 	}
 }
 
@@ -163,7 +164,7 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 	case err == nil && !p.copied: // the copy was refused
 		return w.settleAs(d, p.verb)
 	case err == nil && !p.mature.IsZero():
-		return nil // settle calls ackMature
+		return nil // settle acknowledges the original later
 	case err == nil:
 		d.AckBurst()
 		_ = d.Settle(ack.Ack)
@@ -175,20 +176,6 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 	w.logger(d, p).Warn("message requeued", "error", err)
 	w.handBack(d)
 	return &Event{Kind: EventRequeued, Err: err}
-}
-
-// ackMature acknowledges the original when the broker can no longer lose the queue of the copy. The session meanwhile receives other
-// messages, within the limits of Hold. A drain waits. If the session ends first, because the broker was killed, the broker redelivers
-// the original.
-func (w *Worker) ackMature(d *delivery, p *plan) {
-	d.Hold()
-	defer d.Release()
-	if err := retry.Sleep(d.Context(), time.Until(p.mature)); err != nil {
-		w.logger(d, p).Warn("message duplicated", "to", p.to(), "reason", err)
-		return
-	}
-	d.AckBurst()
-	_ = d.Settle(ack.Ack)
 }
 
 // errDraining is the cause of the cancellation of a copy during a drain.

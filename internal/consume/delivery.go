@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/internal/ordered"
+	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -222,7 +223,10 @@ func (d *Delivery) AckNow() error {
 
 // Hold lets the session receive another message in the place of the delivery, which stays unsettled. It has no effect if
 // the session already holds maxHeld times its prefetch, or if the owner must know that acknowledgements were processed.
-func (d *Delivery) Hold() {
+func (d *Delivery) Hold() { d.hold(maxHeld * d.session.consumer.Prefetch) }
+
+// hold implements Hold with a limit for the number of deliveries that the session holds.
+func (d *Delivery) hold(limit int) {
 	s := d.session
 	if d.held || s.consumer.Certain || d.term != nil || d.Leased() {
 		return
@@ -230,7 +234,7 @@ func (d *Delivery) Hold() {
 	d.held = true
 	d.heldSince = s.heldSince.Load()
 	d.heldSince.Add(1)
-	if n := s.held.Add(1); n <= int32(maxHeld*s.consumer.Prefetch) {
+	if n := s.held.Add(1); n <= int32(limit) {
 		select {
 		case s.heldMore <- struct{}{}:
 		default:
@@ -247,8 +251,48 @@ func (d *Delivery) Release() {
 	}
 }
 
-// maxHeld limits the number of deliveries that a session holds, because they occupy memory here and in the broker.
-const maxHeld = 8
+const (
+	// maxHeld limits the number of deliveries that a session holds, because they occupy memory here and in the broker.
+	maxHeld = 8
+	// maxDelayed is the limit while deliveries wait for AckAt. It takes a few seconds, and a worker whose messages all fail should not
+	// stop.
+	maxDelayed = 1 << 14
+)
+
+// AckAt acknowledges the burst and the delivery at the given time. The session meanwhile receives other messages, and a drain
+// waits. If the delivery can no longer be settled then, AckAt calls lost with the reason.
+func (d *Delivery) AckAt(at time.Time, lost func(reason error)) {
+	finish := func(d *Delivery, reason error) {
+		if reason != nil {
+			lost(reason)
+			return
+		}
+		d.AckBurst()
+		_ = d.Settle(ack.Ack)
+	}
+	if d.term != nil || d.Leased() { // the attempt must not end first
+		finish(d, retry.Sleep(d.Context(), time.Until(at)))
+		return
+	}
+	d.hold(max(maxDelayed, maxHeld*d.session.consumer.Prefetch))
+	small, attempts := d.withoutContent(), &d.session.consumer.attempts
+	attempts.Add(1)
+	time.AfterFunc(time.Until(at), func() { // thousands of goroutines that sleep would need more memory
+		defer attempts.Done()
+		defer small.Release()
+		finish(small, context.Cause(small.Context()))
+	})
+}
+
+// withoutContent returns a copy of a delivery that can only be settled and released.
+func (d *Delivery) withoutContent() *Delivery {
+	small := &Delivery{session: d.session, held: d.held, heldSince: d.heldSince}
+	small.Tag = d.Tag
+	for _, other := range d.Burst {
+		small.Burst = append(small.Burst, other.withoutContent())
+	}
+	return small
+}
 
 // AckBurst acknowledges the other deliveries of the burst.
 func (d *Delivery) AckBurst() {

@@ -97,3 +97,36 @@ func TestOriginalOutlivesYoungWaitQueue(t *testing.T) {
 		})
 	}
 }
+
+// Even if all messages fail, the worker does not wait for the age of the wait queue.
+func TestYoungWaitQueueDoesNotStopWorker(t *testing.T) {
+	const age = 4 * time.Second
+	testkit.DistrustNewQueuesFor(t, age)
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		s := newScript(func(m *reprise.Delivery) error {
+			if m.Attempt == 1 {
+				return errors.New("simulated failure")
+			}
+			return nil
+		})
+		const messages = 1000
+		queue := r.declareQueue()
+		for range messages {
+			r.publish("", queue, amqp.Publishing{})
+		}
+		began := time.Now()
+		stop := start(t, dial(), reprise.WorkerConfig{
+			Queue: queue, Handler: s, Concurrency: 1, Prefetch: 1, Policy: reprise.Policy{Backoff: backoff.Fixed(time.Second)},
+		})
+		s.wait(t, 2*messages)
+		if took := time.Since(began); took >= age {
+			t.Errorf("all messages were retried after %s, which is later than the age of %s", took, age)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := r.depth(queue); n > 0 {
+			t.Errorf("got %d messages in the queue, want 0", n)
+		}
+	})
+}
