@@ -138,11 +138,11 @@ func (l *ledger) span() (first, last time.Time) {
 	return first, last
 }
 
-// lateness returns the sorted durations between the planned and the real start of each retry, without the first messages.
-func (l *ledger) lateness(delay time.Duration, skip int) (all []time.Duration) {
+// lateness returns the sorted durations between the planned and the real start of each retry.
+func (l *ledger) lateness(delay time.Duration) (all []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, attempts := range l.attempts[skip:] {
+	for _, attempts := range l.attempts {
 		for i := 1; i < len(attempts); i++ {
 			if attempts[i].number == attempts[i-1].number+1 {
 				all = append(all, attempts[i].at.Sub(attempts[i-1].at)-delay)

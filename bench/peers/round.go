@@ -205,11 +205,9 @@ func (r *round) fail(ctx context.Context) error {
 	return r.finish(ctx)
 }
 
-// late publishes at a steady rate. Three of ten messages fail once, and one fails three times. The first messages, of 5 s by
-// default, are not measured, because the queues are new.
+// late publishes at a steady rate. Three of ten messages fail once, and one fails three times.
 func (r *round) late(ctx context.Context) error {
-	skip := r.fewer() * 5 / 4
-	fail := r.begin("late", skip+r.fewer(), 3, r.soon, func(i int) int {
+	fail := r.begin("late", r.fewer(), 3, r.soon, func(i int) int {
 		if i/10%r.divisor() > 0 {
 			return 0
 		}
@@ -226,7 +224,7 @@ func (r *round) late(ctx context.Context) error {
 	if err := r.finish(ctx); err != nil {
 		return err
 	}
-	all := r.ledger.lateness(r.soon, skip)
+	all := r.ledger.lateness(r.soon)
 	if len(all) == 0 {
 		return errors.New("the worker retried no message")
 	}
