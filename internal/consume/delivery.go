@@ -44,15 +44,15 @@ type Delivery struct {
 	term  *term          // nil without Keyed
 	entry *ordered.Entry // of the attempt
 
-	session   *session
-	arrived   time.Time
-	inTime    context.Context
-	gathered  bool          // must not wait for equal messages
-	sorted    bool          // bulkhead is set
-	reported  bool          // the owner was notified that the delivery is overdue
-	held      bool          // Hold was called
-	alone     bool          // uses all slots; of the running attempt
-	heldSince *atomic.Int32 // session.heldSince when Hold was called
+	session  *session
+	arrived  time.Time
+	inTime   context.Context
+	gathered bool          // must not wait for equal messages
+	sorted   bool          // bulkhead is set
+	reported bool          // the owner was notified that the delivery is overdue
+	held     bool          // Hold was called
+	alone    bool          // uses all slots; of the running attempt
+	heldOf   *atomic.Int32 // subscription.held of the subscription that received it
 
 	bulkhead *Bulkhead // limits the attempts with similar deliveries; may be nil
 
@@ -232,8 +232,7 @@ func (d *Delivery) hold(limit int) {
 		return
 	}
 	d.held = true
-	d.heldSince = s.heldSince.Load()
-	d.heldSince.Add(1)
+	d.heldOf.Add(1)
 	if n := s.held.Add(1); n <= int32(limit) {
 		select {
 		case s.heldMore <- struct{}{}:
@@ -247,7 +246,7 @@ func (d *Delivery) Release() {
 	if d.held {
 		d.held = false
 		d.session.held.Add(-1)
-		d.heldSince.Add(-1)
+		d.heldOf.Add(-1)
 	}
 }
 
@@ -286,7 +285,7 @@ func (d *Delivery) AckAt(at time.Time, lost func(reason error)) {
 
 // withoutContent returns a copy of a delivery that can only be settled and released.
 func (d *Delivery) withoutContent() *Delivery {
-	small := &Delivery{session: d.session, held: d.held, heldSince: d.heldSince}
+	small := &Delivery{session: d.session, held: d.held, heldOf: d.heldOf}
 	small.Tag = d.Tag
 	for _, other := range d.Burst {
 		small.Burst = append(small.Burst, other.withoutContent())

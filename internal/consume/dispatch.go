@@ -68,7 +68,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			}
 			continue
 		case <-s.heldMore:
-			if int(s.heldSince.Load().Load()) > s.subscription.prefetch/2 {
+			if int(s.subscription.held.Load()) > s.subscription.prefetch/2 {
 				return errWiden // the prefetch of a new subscription does not include the held deliveries
 			}
 			continue
@@ -303,7 +303,7 @@ func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 func (s *session) received(in amqpconn.Delivery, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
-	d.Delivery, d.session, d.arrived, d.inTime = in, s, now, s.inTime(now)
+	d.Delivery, d.session, d.arrived, d.inTime, d.heldOf = in, s, now, s.inTime(now), s.subscription.held
 	d.Queue, d.FrameSize = s.consumer.Queue, int32(s.conn.FrameSize())
 	return d
 }

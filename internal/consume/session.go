@@ -47,10 +47,6 @@ type session struct {
 	checkQueue func() error  // refuseStream, called once
 	heldMore   chan struct{} // receives a token after held has increased
 
-	// heldSince counts the deliveries that were held since the subscription began. Each subscription has a new counter, because
-	// its prefetch does not include the deliveries that were held before.
-	heldSince atomic.Pointer[atomic.Int32]
-
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
 	pending      pending       // delivered, without an attempt

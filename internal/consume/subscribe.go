@@ -30,6 +30,7 @@ type subscription struct {
 	narrow     bool     // one message at a time
 	prefetch   int      // of each consumer
 	deliveries amqpconn.Deliveries
+	held       *atomic.Int32 // deliveries of this subscription that are held; its prefetch does not include others
 
 	// With Lanes:
 	searches bool            // the session gets single messages, without a consumer; see search
@@ -156,7 +157,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	if c.Priority != 0 {
 		args = topology.Table{"x-priority": c.Priority}
 	}
-	sub := subscription{narrow: narrow, prefetch: prefetch}
+	sub := subscription{narrow: narrow, prefetch: prefetch, held: new(atomic.Int32)}
 	var err error
 	switch {
 	case len(c.Lanes) == 0:
@@ -170,7 +171,6 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	if err != nil {
 		return err
 	}
-	s.heldSince.Store(new(atomic.Int32))
 	s.subscription = sub
 	c.Log.Info("consuming", "generation", s.conn.Generation(), "prefetch", prefetch)
 	c.owner.Consuming()
@@ -202,7 +202,9 @@ func (s *session) unsubscribe(sub subscription) error {
 	}
 	now := time.Now()
 	for in := range sub.deliveries {
-		s.pending.add(s.delivery(in, now))
+		d := s.delivery(in, now)
+		d.heldOf = sub.held
+		s.pending.add(d)
 	}
 	return nil
 }

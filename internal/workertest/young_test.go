@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -127,6 +128,39 @@ func TestYoungWaitQueueDoesNotStopWorker(t *testing.T) {
 		}
 		if n := r.depth(queue); n > 0 {
 			t.Errorf("got %d messages in the queue, want 0", n)
+		}
+	})
+}
+
+// A worker that keeps many originals still receives only about Prefetch messages in advance.
+func TestYoungWaitQueueLimitsPrefetch(t *testing.T) {
+	testkit.DistrustNewQueuesFor(t, 4*time.Second)
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const messages, prefetch, handled = 2000, 16, 500
+		blocked, unblock, n := make(chan struct{}), make(chan struct{}), 0
+		handler := reprise.HandlerFunc(func(context.Context, *reprise.Delivery) error {
+			time.Sleep(time.Millisecond)
+			if n++; n == handled+1 {
+				close(blocked)
+				<-unblock
+			}
+			return errors.New("simulated failure")
+		})
+		queue := r.declareQueue()
+		for range messages {
+			r.publish("", queue, amqp.Publishing{})
+		}
+		stop := start(t, dial(), reprise.WorkerConfig{
+			Queue: queue, Handler: handler, Concurrency: 1, Prefetch: prefetch, Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
+		})
+		<-blocked
+		synctest.Wait()
+		if got := messages - handled - r.depth(queue); got > 2*prefetch {
+			t.Errorf("messages received and not handled: got %d, want at most %d", got, 2*prefetch)
+		}
+		close(unblock)
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }
