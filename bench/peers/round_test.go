@@ -64,7 +64,7 @@ func TestLedgerCountsLostAndDuplicateMessages(t *testing.T) {
 	if l.done != 2 || l.handled != 3 || l.duplicates != 1 || l.reports != 5 || l.waiting() != 1 {
 		t.Errorf("got %d done, %d handled, %d duplicates, %d reports, %d waiting; want 2, 3, 1, 5, 1", l.done, l.handled, l.duplicates, l.reports, l.waiting())
 	}
-	if late := l.lateness(3*time.Second); len(late) != 1 || late[0] != 2*time.Second {
+	if late := l.lateness(3 * time.Second); len(late) != 1 || late[0] != 2*time.Second {
 		t.Errorf("lateness: got %v, want 2s", late)
 	}
 	if err := l.await(context.Background(), 0, func() bool { return false }); err != errTimeout {
