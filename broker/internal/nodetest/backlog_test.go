@@ -65,6 +65,12 @@ func (s slowLoads) Load(queue uint64, level uint8, after uint64, n, bytes int) (
 
 // While a consumer waits for messages from the disk, the broker does not read many further transient messages for the queue.
 func TestTransientMessagesWaitForLoads(t *testing.T) {
+	t.Run("small", func(t *testing.T) { waitForLoads(t, 100, 200, 600) })
+	t.Run("large", func(t *testing.T) { waitForLoads(t, 16_000, 4, 12) }) // a load returns 17 messages
+}
+
+// waitForLoads expects that the broker reads a number of messages of a size during a load.
+func waitForLoads(t *testing.T, size int, least, most int64) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, err := diskstore.Open(diskstore.Options{Dir: "data", Log: slog.New(slog.DiscardHandler), FS: vfs.NewMem()})
 		must(t, err)
@@ -88,8 +94,8 @@ func TestTransientMessagesWaitForLoads(t *testing.T) {
 			must(t, err)
 		}
 		publish := frame(t, nil, 1, &amqpwire.BasicPublish{RoutingKey: "q"})
-		publish = amqpwire.AppendHeaderFrame(publish, 1, 60, 100, []byte{0, 0})
-		publish = amqpwire.AppendBodyFrames(publish, 1, make([]byte, 100), 131072)
+		publish = amqpwire.AppendHeaderFrame(publish, 1, 60, uint64(size), []byte{0, 0})
+		publish = amqpwire.AppendBodyFrames(publish, 1, make([]byte, size), 131072)
 		const before, after = 1000, 5000
 		write(frame(t, nil, 1, &amqpwire.QueueDeclare{Queue: "q", NoWait: true}))
 		for range before {
@@ -111,8 +117,8 @@ func TestTransientMessagesWaitForLoads(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if got := written.Load(); got < 200 || got > 600 {
-			t.Errorf("messages read during the load: got %d, want 200 to 600", got)
+		if got := written.Load(); got < least || got > most {
+			t.Errorf("messages read during the load: got %d, want %d to %d", got, least, most)
 		}
 		close(s.load)
 		synctest.Wait()

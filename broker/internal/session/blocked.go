@@ -15,18 +15,19 @@ func (s *Session) mayBlock() bool {
 	return s.contentBegun || s.behind != nil
 }
 
-// maxAhead is the number of transient messages that a connection may publish while queues load messages for their consumers.
-// It is a quarter of the messages of a load, so that the consumers catch up.
-const maxAhead = 256
+// maxAhead is the size in bytes of the transient messages that a connection may publish while queues load messages for their
+// consumers. A message counts at least minAhead. A load reads at most 1,024 messages and 256 KiB; the limit is a quarter of it, so that
+// the consumers catch up.
+const maxAhead, minAhead = 64 << 10, 256
 
-// pace makes the connection wait if it has published many transient messages to queues that load messages.
-func (s *Session) pace(queues []*vhost.Queue) {
+// pace makes the connection wait if it has published many transient messages of the given size to queues that load messages.
+func (s *Session) pace(queues []*vhost.Queue, size int) {
 	for _, q := range queues {
 		loaded := q.Loading()
 		if loaded == nil {
 			continue
 		}
-		if s.ahead++; s.ahead >= maxAhead {
+		if s.ahead += max(size, minAhead); s.ahead >= maxAhead {
 			s.ahead, s.behind = 0, loaded
 		}
 	}

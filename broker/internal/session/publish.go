@@ -38,7 +38,7 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 	}
 	accepted, kept := ch.deliver(p)
 	if !m.Persistent {
-		ch.s.pace(p.queues)
+		ch.s.pace(p.queues, len(m.Body))
 	}
 	if ch.unconfirmed.on {
 		ch.s.confirms.add(ch, accepted, kept)

@@ -115,7 +115,7 @@ type Session struct {
 	saturated atomic.Bool // a consumer has refused a message because memory is scarce
 
 	contentBegun bool            // the client has started to publish a message since the last check
-	ahead        int             // transient messages since the last wait of pace
+	ahead        int             // bytes of transient messages since the last wait of pace
 	behind       <-chan struct{} // closed when a queue has loaded messages; nil: the connection does not wait
 	closeSent    bool            // the client has closed the connection, and the session has sent connection.close-ok
 
