@@ -102,8 +102,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery) {
 	}
 	w.settled(d, w.conclude(d, p))
 	if !p.mature.IsZero() { // publishThenAck has not acknowledged the original
-		log, to := w.logger(d, p), p.to()
-		d.AckAt(p.mature, func(reason error) { log.Warn("message duplicated", "to", to, "reason", reason) })
+		d.AckAt(p.mature)
 	}
 }
 

@@ -68,8 +68,8 @@ const (
 // Run writes immediately if no pause is running. Otherwise it writes when the pause ends, when enough acks have
 // accumulated, or on a call to AckNow or a settlement other than an ack. The methods are safe for concurrent use.
 type Acker struct {
-	ch       Channel
-	commands atomic.Uint64 // number of written commands
+	ch Channel
+	counters
 
 	mu       sync.Mutex
 	spare    int // see SetSpare; at least 1
@@ -82,6 +82,11 @@ type Acker struct {
 	ending   bool
 	stopped  bool          // whether settle refuses further settlements
 	done     chan struct{} // closed when Run returns
+}
+
+type counters struct {
+	commands  atomic.Uint64 // see Commands
+	consumers atomic.Uint64 // see Subscribed
 }
 
 type settlement struct {
@@ -102,6 +107,9 @@ func (a *Acker) SetSpare(n int) {
 	a.mu.Unlock()
 }
 
+// Subscribed counts a consumer of a queue. Earlier consumers can still have unsettled deliveries.
+func (a *Acker) Subscribed() { a.consumers.Add(1) }
+
 // Delivered counts a delivery.
 func (a *Acker) Delivered() {
 	a.mu.Lock()
@@ -117,7 +125,7 @@ func (a *Acker) Unsettled() int {
 }
 
 // Commands returns an upper bound for the number of commands that RabbitMQ's channel has sent to the queue. An ack of
-// several messages results in one command for each of their consumers.
+// several messages results in one command for each of their consumers, which Subscribed counts.
 func (a *Acker) Commands() uint64 { return a.commands.Load() }
 
 // Done returns a channel that is closed when Run has returned.
@@ -205,7 +213,7 @@ func (a *Acker) signal() {
 // error, the channel can no longer settle deliveries.
 func (a *Acker) Run(ctx context.Context) error {
 	defer close(a.done)
-	w := newWriter(a.ch, &a.commands)
+	w := newWriter(a.ch, &a.counters)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for paused := true; ; {
@@ -252,7 +260,7 @@ func (a *Acker) take(paused bool) (batch []settlement, all int, ending bool) {
 // writer tracks the settlements that were written to the channel.
 type writer struct {
 	ch          Channel
-	commands    *atomic.Uint64
+	counters    *counters
 	settledUpTo uint64                // this tag and all lower tags are settled and written
 	written     ranges                // tags above settledUpTo that are settled and written
 	gapped      map[uint64]waitingAck // acks that are not written, because of a gap
@@ -265,8 +273,8 @@ type waitingAck struct {
 	confirmed chan<- struct{}
 }
 
-func newWriter(ch Channel, commands *atomic.Uint64) *writer {
-	return &writer{ch: ch, commands: commands, written: newRanges(), gapped: map[uint64]waitingAck{}}
+func newWriter(ch Channel, c *counters) *writer {
+	return &writer{ch: ch, counters: c, written: newRanges(), gapped: map[uint64]waitingAck{}}
 }
 
 // write settles a batch. The parameter all is a threshold: if at least that many acks are beyond gaps, write sends
@@ -325,14 +333,10 @@ func (w *writer) writeOther(s settlement) (err error) {
 	case DeadLetter:
 		err = w.ch.Reject(s.tag, false)
 	}
-	w.commands.Add(1)
+	w.counters.commands.Add(1)
 	w.written.add(s.tag)
 	return err
 }
-
-// maxConsumers is the maximum number of consumers of one channel that have unsettled deliveries at the same time. It is
-// therefore also the maximum number of commands for an ack of several messages.
-const maxConsumers = 4
 
 // writeRun acks the longest run above settledUpTo. The ack carries the last newly acked tag, because settledUpTo may
 // already be settled, and the broker closes the channel for an ack of a settled tag.
@@ -355,7 +359,7 @@ func (w *writer) writeRun() error {
 	if count == 0 {
 		return nil
 	}
-	w.commands.Add(min(count, maxConsumers))
+	w.counters.commands.Add(min(count, w.counters.consumers.Load()))
 	return w.ch.Ack(last, count > 1)
 }
 
@@ -371,7 +375,7 @@ func (w *writer) writeGapped(due func(waitingAck) bool) error {
 	for _, tag := range tags {
 		w.remove(tag, w.gapped[tag])
 		w.written.add(tag)
-		w.commands.Add(1)
+		w.counters.commands.Add(1)
 		if err := w.ch.Ack(tag, false); err != nil {
 			return err
 		}

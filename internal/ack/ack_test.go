@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 )
 
@@ -14,7 +13,10 @@ import (
 type channelModel struct {
 	unacked []uint64 // in order
 	frames  int
-	settled map[uint64]Verb // settlements other than acks
+
+	consumer map[uint64]uint64 // by delivery tag
+	commands uint64            // see Commands
+	settled  map[uint64]Verb   // settlements other than acks
 }
 
 var errUnknownTag = errors.New("unknown delivery tag")
@@ -25,7 +27,13 @@ func (b *channelModel) Ack(tag uint64, multiple bool) error {
 		if t != tag {
 			continue
 		}
+		b.commands++
 		if multiple {
+			for j := range i { // one command per consumer, whose deliveries follow each other here
+				if b.consumer[b.unacked[j]] != b.consumer[b.unacked[j+1]] {
+					b.commands++
+				}
+			}
 			b.unacked = b.unacked[i+1:]
 		} else {
 			b.unacked = append(b.unacked[:i:i], b.unacked[i+1:]...)
@@ -63,16 +71,20 @@ func TestAckerWritesExactlyTheSettlements(t *testing.T) {
 }
 
 func settleAtRandom(t *testing.T, random *rand.Rand) {
-	b := &channelModel{settled: map[uint64]Verb{}}
-	var commands atomic.Uint64
-	w := newWriter(b, &commands)
+	b := &channelModel{settled: map[uint64]Verb{}, consumer: map[uint64]uint64{}}
+	var c counters
+	w := newWriter(b, &c)
 	var open []uint64 // delivered and unsettled
 	settled := 0
 	var tag uint64
 	want := map[uint64]Verb{}
+	each := 1 + random.IntN(10) // number of deliveries to a consumer before the next subscribes
 	for range 1 + random.IntN(30) {
 		for range random.IntN(6) {
-			tag++
+			if tag++; tag%uint64(each) == 1%uint64(each) {
+				c.consumers.Add(1)
+			}
+			b.consumer[tag] = c.consumers.Load()
 			open = append(open, tag)
 			b.unacked = append(b.unacked, tag)
 		}
@@ -110,8 +122,8 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 	if !maps.Equal(want, b.settled) {
 		t.Errorf("settlements other than acks: got %v, want %v", b.settled, want)
 	}
-	if int(commands.Load()) < b.frames {
-		t.Errorf("commands: got %d, want at least %d, one per frame", commands.Load(), b.frames)
+	if c.commands.Load() < b.commands {
+		t.Errorf("commands: got %d, want at least %d", c.commands.Load(), b.commands)
 	}
 	if len(open) == 0 && len(w.gapped) == 0 && len(w.written.end) != 0 {
 		t.Errorf("ranges after all tags are settled: got %v, want none", w.written)
@@ -147,8 +159,7 @@ func (j *recorder) Sync() error {
 
 func TestContiguousAcksShareFrame(t *testing.T) {
 	var j recorder
-	var commands atomic.Uint64
-	w := newWriter(&j, &commands)
+	w := newWriter(&j, &counters{})
 	for _, step := range []struct {
 		pauses int
 		batch  []settlement

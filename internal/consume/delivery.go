@@ -12,7 +12,6 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/guard"
 	"github.com/reprisemq/reprise/internal/ordered"
-	"github.com/reprisemq/reprise/internal/retry"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -50,7 +49,7 @@ type Delivery struct {
 	gathered bool          // must not wait for equal messages
 	sorted   bool          // bulkhead is set
 	reported bool          // the owner was notified that the delivery is overdue
-	held     bool          // Hold was called
+	heldIn   *atomic.Int32 // counter of the session that counts the delivery; nil without Hold
 	alone    bool          // uses all slots; of the running attempt
 	heldOf   *atomic.Int32 // subscription.held of the subscription that received it
 
@@ -223,17 +222,18 @@ func (d *Delivery) AckNow() error {
 
 // Hold lets the session receive another message in the place of the delivery, which stays unsettled. It has no effect if
 // the session already holds maxHeld times its prefetch, or if the owner must know that acknowledgements were processed.
-func (d *Delivery) Hold() { d.hold(maxHeld * d.session.consumer.Prefetch) }
+func (d *Delivery) Hold() { d.hold(&d.session.held, maxHeld*d.session.consumer.Prefetch) }
 
-// hold implements Hold with a limit for the number of deliveries that the session holds.
-func (d *Delivery) hold(limit int) {
+// hold implements Hold with a counter of the deliveries that the session holds, and its limit.
+func (d *Delivery) hold(counter *atomic.Int32, limit int) {
 	s := d.session
-	if d.held || s.consumer.Certain || d.term != nil || d.Leased() {
+	if d.heldIn != nil || s.consumer.Certain || d.term != nil || d.Leased() {
 		return
 	}
-	d.held = true
-	d.heldOf.Add(1)
-	if n := s.held.Add(1); n <= int32(limit) {
+	d.heldIn = counter
+	n := int32(1 + len(d.Burst))
+	d.heldOf.Add(n)
+	if counter.Add(n) <= int32(limit) {
 		select {
 		case s.heldMore <- struct{}{}:
 		default:
@@ -243,55 +243,16 @@ func (d *Delivery) hold(limit int) {
 
 // Release ends the effect of Hold.
 func (d *Delivery) Release() {
-	if d.held {
-		d.held = false
-		d.session.held.Add(-1)
-		d.heldOf.Add(-1)
+	if d.heldIn != nil {
+		n := int32(1 + len(d.Burst))
+		d.heldIn.Add(-n)
+		d.heldOf.Add(-n)
+		d.heldIn = nil
 	}
 }
 
-const (
-	// maxHeld limits the number of deliveries that a session holds, because they occupy memory here and in the broker.
-	maxHeld = 8
-	// maxDelayed is the limit while deliveries wait for AckAt. It takes a few seconds, and a worker whose messages all fail should not
-	// stop.
-	maxDelayed = 1 << 14
-)
-
-// AckAt acknowledges the burst and the delivery at the given time. The session meanwhile receives other messages, and a drain
-// waits. If the delivery can no longer be settled then, AckAt calls lost with the reason.
-func (d *Delivery) AckAt(at time.Time, lost func(reason error)) {
-	finish := func(d *Delivery, reason error) {
-		if reason != nil {
-			lost(reason)
-			return
-		}
-		d.AckBurst()
-		_ = d.Settle(ack.Ack)
-	}
-	if d.term != nil || d.Leased() { // the attempt must not end first
-		finish(d, retry.Sleep(d.Context(), time.Until(at)))
-		return
-	}
-	d.hold(max(maxDelayed, maxHeld*d.session.consumer.Prefetch))
-	small, attempts := d.withoutContent(), &d.session.consumer.attempts
-	attempts.Add(1)
-	time.AfterFunc(time.Until(at), func() { // thousands of goroutines that sleep would need more memory
-		defer attempts.Done()
-		defer small.Release()
-		finish(small, context.Cause(small.Context()))
-	})
-}
-
-// withoutContent returns a copy of a delivery that can only be settled and released.
-func (d *Delivery) withoutContent() *Delivery {
-	small := &Delivery{session: d.session, held: d.held, heldOf: d.heldOf}
-	small.Tag = d.Tag
-	for _, other := range d.Burst {
-		small.Burst = append(small.Burst, other.withoutContent())
-	}
-	return small
-}
+// maxHeld limits the number of deliveries that a session holds, because they occupy memory here and in the broker.
+const maxHeld = 8
 
 // AckBurst acknowledges the other deliveries of the burst.
 func (d *Delivery) AckBurst() {

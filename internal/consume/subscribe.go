@@ -158,6 +158,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 		args = topology.Table{"x-priority": c.Priority}
 	}
 	sub := subscription{narrow: narrow, prefetch: prefetch, held: new(atomic.Int32)}
+	s.acks.Subscribed()
 	var err error
 	switch {
 	case len(c.Lanes) == 0:

@@ -12,6 +12,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
 )
 
 // The original is not replaced before RabbitMQ can no longer lose the new lease queue.
@@ -161,6 +162,91 @@ func TestYoungWaitQueueLimitsPrefetch(t *testing.T) {
 		close(unblock)
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A drain does not wait for originals that it can no longer acknowledge.
+func TestDrainAfterLossDoesNotWaitForYoungWaitQueue(t *testing.T) {
+	const age = 4 * time.Second
+	testkit.DistrustNewQueuesFor(t, age)
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		var network flaky
+		s := newScript(func(*reprise.Delivery) error { return errors.New("simulated failure") })
+		queue := r.declareQueue()
+		stop := start(t, dial(network.wrap), reprise.WorkerConfig{
+			Queue: queue, Handler: s, Concurrency: 1, Prefetch: 1, Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
+		})
+		failed := time.Now()
+		r.publish("", queue, amqp.Publishing{})
+		s.wait(t, 1)
+		synctest.Wait()
+		network.cut(0, true)
+		network.cut(1, true)
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(failed); took >= age {
+			t.Errorf("the drain ended after %s, although nothing was left to acknowledge", took)
+		}
+	})
+}
+
+// A burst whose copy is in a young queue occupies several places of the prefetch.
+func TestYoungWaitQueueOfBurstDoesNotStopWorker(t *testing.T) {
+	const age = 4 * time.Second
+	testkit.DistrustNewQueuesFor(t, age)
+	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
+		const prefetch = 16
+		s := newScript(func(m *reprise.Delivery) error {
+			if m.Type == "burst" {
+				return errors.New("simulated failure")
+			}
+			return nil
+		})
+		queue := r.declareQueue()
+		stop := start(t, dial(), reprise.WorkerConfig{
+			Queue: queue, Handler: s, Concurrency: 4, Prefetch: prefetch, Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
+			Debounce: &reprise.Debounce{Window: 100 * time.Millisecond, Key: reprise.ContentKey},
+		})
+		began := time.Now()
+		for range prefetch {
+			r.publish("", queue, amqp.Publishing{Type: "burst", Body: []byte("same")})
+		}
+		r.publish("", queue, amqp.Publishing{Body: []byte("other")})
+		s.wait(t, 2)
+		if took := time.Since(began); took >= age {
+			t.Errorf("the other message was handled after %s", took)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Each few kept originals belong to another consumer of the channel, which RabbitMQ acknowledges separately. None is lost when the
+// worker stops.
+func TestOriginalsOfManyConsumersAreAcknowledged(t *testing.T) {
+	testkit.DistrustNewQueuesFor(t, 4*time.Second)
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		r, c := newRaw(t, b.URL), dial(t, b.URL)
+		queue := testkit.Name(t, "work")
+		r.declare(c, topology.Buckets{}.Topology(queue))
+		s := newScript(func(*reprise.Delivery) error { return errors.New("simulated failure") })
+		stop := start(t, c, reprise.WorkerConfig{
+			Queue: queue, Handler: s, Concurrency: 1, Prefetch: 1, Policy: reprise.Policy{Backoff: backoff.Fixed(time.Hour)},
+		})
+		const messages = 500
+		for range messages {
+			r.publish("", queue, amqp.Publishing{DeliveryMode: amqp.Persistent})
+		}
+		s.wait(t, messages)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := r.depth(queue); n > 0 {
+			t.Errorf("got %d messages in the work queue, want 0", n)
 		}
 	})
 }
