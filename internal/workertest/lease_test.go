@@ -112,18 +112,27 @@ func TestCheckpointSurvivesCrashAndRetry(t *testing.T) {
 		second := start(t, dial(t, b.URL), leased(queue, strategy, handle))
 		proxy.Refuse()
 		proxy.Cut()
-		for i, want := range []attempt{{1, false, ""}, {1, true, "page 4"}, {2, true, "page 4"}} {
-			if got := <-attempts; got != want {
-				t.Errorf("attempt %d: got %+v, want %+v", i+1, got, want)
+		var last attempt
+		for _, want := range []attempt{{1, false, ""}, {1, true, "page 4"}, {2, true, "page 4"}} {
+			got := <-attempts
+			for got == last { // the connection was lost during a renewal, which duplicated the message
+				got = <-attempts
+			}
+			if last = got; got != want {
+				t.Errorf("attempt: got %+v, want %+v", got, want)
 			}
 		}
+		testkit.Eventually(t, timeout, func() error { // a duplicate may still be on its way
+			if n := r.depth(queue); n != 0 {
+				return fmt.Errorf("work queue: got %d messages, want 0", n)
+			}
+			return nil
+		})
 		if err := errors.Join(first(), second()); err != nil {
 			t.Error(err)
 		}
-		for _, q := range []string{queue, queue + ".failed"} {
-			if n := r.depth(q); n != 0 {
-				t.Errorf("queue %s: got %d messages, want 0", q, n)
-			}
+		if n := r.depth(queue + ".failed"); n != 0 {
+			t.Errorf("failed queue: got %d messages, want 0", n)
 		}
 	})
 }
