@@ -23,8 +23,8 @@
 //   - RabbitMQ's management HTTP API and metrics ([Broker.Management], [Broker.Metrics])
 //
 // With a data directory, durable objects and the persistent messages in durable queues survive a restart or a crash. A
-// publisher confirm for such a message means that the message is on disk. Messages that exceed [Config.MessageCache]
-// wait on disk. Without a data directory, the state is lost when the process exits. The file docs/compatibility.md
+// publisher confirm for such a message means that the message is on disk. Queues that are long in relation to
+// [Config.MessageCache] wait on disk. Without a data directory, the state is lost when the process exits. The file docs/compatibility.md
 // lists the differences from RabbitMQ.
 package broker
 

@@ -40,7 +40,7 @@ const unread = 16
 
 // spills reports whether a new message must be evicted to disk, because messages before it are on disk, or because the
 // messages of the queue use more memory than all queues leave free. So no queue can take the memory of the others. Saved
-// messages that no consumer waits for leave the memory first, because it costs little to evict them.
+// messages of a queue without consumers leave the memory first, because it costs little to evict them.
 func (q *Queue) spills(it *Item) bool {
 	if q.config.Store == nil {
 		return false
