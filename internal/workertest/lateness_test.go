@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -142,6 +143,7 @@ func TestLevelsDelayRetries(t *testing.T) {
 		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: h, Strategy: topology.Strategy{Route: topology.Levels{}}})
 		r.publish("", "work", amqp.Publishing{Headers: amqp.Table{"own": "kept"}})
 		time.Sleep(24 * time.Hour)
+		synctest.Wait()
 		for _, m := range h.wait(t, 3) {
 			if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" {
 				t.Errorf("headers of attempt %d: -want +got:\n%s", m.Attempt, diff)
