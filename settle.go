@@ -165,8 +165,7 @@ func (w *Worker) publishThenAck(d *delivery, p *plan) *Event {
 	case err == nil && !p.mature.IsZero():
 		return nil // settle acknowledges the original later
 	case err == nil:
-		d.AckBurst()
-		_ = d.Settle(ack.Ack)
+		d.AckAll()
 		return nil
 	case d.Context().Err() != nil:
 		w.logger(d, p).Warn("copy dropped", "error", err, "reason", context.Cause(d.Context()))

@@ -3,19 +3,15 @@ package consume
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/retry"
 )
 
 // delayedAcks are the acks of a session that wait for their time.
 type delayedAcks struct {
 	mu      sync.Mutex
-	waiting []delayedAck // in order of the calls of AckAt; non-empty while run runs
-
-	held atomic.Int32 // deliveries; see Delivery.hold
+	waiting []delayedAck // in order of the calls of AckAt; non-empty while ackDelayed runs
 }
 
 type delayedAck struct {
@@ -36,11 +32,10 @@ func (d *Delivery) AckAt(at time.Time) {
 			s.consumer.Log.Warn("messages duplicated", "count", 1+len(d.Burst), "reason", err)
 			return
 		}
-		d.AckBurst()
-		_ = d.Settle(ack.Ack)
+		d.AckAll()
 		return
 	}
-	d.hold(&s.delayed.held, max(maxDelayed, maxHeld*s.consumer.Prefetch))
+	d.hold(untilAcked, max(maxDelayed, maxHeld*s.consumer.Prefetch))
 	s.consumer.attempts.Add(1)
 	s.delayed.mu.Lock()
 	defer s.delayed.mu.Unlock()
@@ -52,7 +47,7 @@ func (d *Delivery) AckAt(at time.Time) {
 
 // withoutContent returns a copy of a delivery that can only be settled and released. It needs little memory.
 func (d *Delivery) withoutContent() *Delivery {
-	small := &Delivery{session: d.session, heldIn: d.heldIn, heldOf: d.heldOf}
+	small := &Delivery{session: d.session, held: d.held, heldOf: d.heldOf}
 	small.Tag = d.Tag
 	for _, other := range d.Burst {
 		small.Burst = append(small.Burst, other.withoutContent())
@@ -65,8 +60,7 @@ func (s *session) ackDelayed(next delayedAck) {
 	lost := 0
 	for found := true; found; next, found = s.delayed.remove() {
 		if retry.Sleep(s.ctx, time.Until(next.at)) == nil {
-			next.d.AckBurst()
-			_ = next.d.Settle(ack.Ack)
+			next.d.AckAll()
 		} else {
 			lost += 1 + len(next.d.Burst)
 		}

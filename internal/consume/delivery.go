@@ -49,7 +49,7 @@ type Delivery struct {
 	gathered bool          // must not wait for equal messages
 	sorted   bool          // bulkhead is set
 	reported bool          // the owner was notified that the delivery is overdue
-	heldIn   *atomic.Int32 // counter of the session that counts the delivery; nil without Hold
+	held     holding       // reason why it stays unsettled
 	alone    bool          // uses all slots; of the running attempt
 	heldOf   *atomic.Int32 // subscription.held of the subscription that received it
 
@@ -222,18 +222,18 @@ func (d *Delivery) AckNow() error {
 
 // Hold lets the session receive another message in the place of the delivery, which stays unsettled. It has no effect if
 // the session already holds maxHeld times its prefetch, or if the owner must know that acknowledgements were processed.
-func (d *Delivery) Hold() { d.hold(&d.session.held, maxHeld*d.session.consumer.Prefetch) }
+func (d *Delivery) Hold() { d.hold(untilSettled, maxHeld*d.session.consumer.Prefetch) }
 
-// hold implements Hold with a counter of the deliveries that the session holds, and its limit.
-func (d *Delivery) hold(counter *atomic.Int32, limit int) {
+// hold implements Hold with a limit for the number of deliveries that the session holds for a reason.
+func (d *Delivery) hold(reason holding, limit int) {
 	s := d.session
-	if d.heldIn != nil || s.consumer.Certain || d.term != nil || d.Leased() {
+	if d.held != notHeld || s.consumer.Certain || d.term != nil || d.Leased() {
 		return
 	}
-	d.heldIn = counter
+	d.held = reason
 	n := int32(1 + len(d.Burst))
 	d.heldOf.Add(n)
-	if counter.Add(n) <= int32(limit) {
+	if s.held[reason].Add(n) <= int32(limit) {
 		select {
 		case s.heldMore <- struct{}{}:
 		default:
@@ -243,16 +243,32 @@ func (d *Delivery) hold(counter *atomic.Int32, limit int) {
 
 // Release ends the effect of Hold.
 func (d *Delivery) Release() {
-	if d.heldIn != nil {
+	if d.held != notHeld {
 		n := int32(1 + len(d.Burst))
-		d.heldIn.Add(-n)
+		d.session.held[d.held].Add(-n)
 		d.heldOf.Add(-n)
-		d.heldIn = nil
+		d.held = notHeld
 	}
 }
 
+// holding is a reason why a delivery stays unsettled although its attempt has ended.
+type holding uint8
+
+const (
+	notHeld      holding = iota
+	untilSettled         // see Hold
+	untilAcked           // see AckAt
+	holdings             // number of reasons
+)
+
 // maxHeld limits the number of deliveries that a session holds, because they occupy memory here and in the broker.
 const maxHeld = 8
+
+// AckAll acknowledges the burst and the delivery.
+func (d *Delivery) AckAll() {
+	d.AckBurst()
+	_ = d.Settle(ack.Ack) // after an error, the broker redelivers the message
+}
 
 // AckBurst acknowledges the other deliveries of the burst.
 func (d *Delivery) AckBurst() {

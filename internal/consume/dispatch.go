@@ -35,7 +35,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			if !ok {
 				return s.closeReason()
 			}
-			s.receive(s.delivery(in, time.Now()))
+			s.receive(s.delivery(s.subscription, in, time.Now()))
 			if d, _ := s.first(); d == nil {
 				continue
 			}
@@ -291,8 +291,8 @@ func (s *session) checkDeadlines(now time.Time) {
 }
 
 // delivery returns a new delivery. The method read parses its marks.
-func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
-	d := s.received(in.Delivery, now)
+func (s *session) delivery(sub subscription, in amqpconn.Incoming, now time.Time) *Delivery {
+	d := s.received(sub, in.Delivery, now)
 	if len(s.consumer.Lanes) > 0 {
 		d.lane = int32(laneOf(in.ConsumerTag))
 		d.Source = s.consumer.Lanes[d.lane]
@@ -300,10 +300,10 @@ func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	return d
 }
 
-func (s *session) received(in amqpconn.Delivery, now time.Time) *Delivery {
+func (s *session) received(sub subscription, in amqpconn.Delivery, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
-	d.Delivery, d.session, d.arrived, d.inTime, d.heldOf = in, s, now, s.inTime(now), s.subscription.held
+	d.Delivery, d.session, d.arrived, d.inTime, d.heldOf = in, s, now, s.inTime(now), sub.held
 	d.Queue, d.FrameSize = s.consumer.Queue, int32(s.conn.FrameSize())
 	return d
 }

@@ -233,7 +233,7 @@ func (s *session) search(alive context.Context) error {
 			s.searched++
 			continue
 		}
-		d := s.received(in, time.Now())
+		d := s.received(s.subscription, in, time.Now())
 		d.lane, d.Source = int32(lane), s.consumer.Lanes[lane]
 		switch s.receive(d); {
 		case d.isSuspect(): // the next one may be suspect, too

@@ -43,7 +43,7 @@ type session struct {
 	// may hold back further commands, and loses them when it closes; see ack.CertainWindow.
 	queueAnswered atomic.Uint64
 
-	held       atomic.Int32 // deliveries that stay unsettled; see Delivery.Hold
+	held       [holdings]atomic.Int32 // deliveries that stay unsettled; see Delivery.hold
 	delayed    delayedAcks
 	checkQueue func() error  // refuseStream, called once
 	heldMore   chan struct{} // receives a token after held has increased

@@ -203,9 +203,7 @@ func (s *session) unsubscribe(sub subscription) error {
 	}
 	now := time.Now()
 	for in := range sub.deliveries {
-		d := s.delivery(in, now)
-		d.heldOf = sub.held
-		s.pending.add(d)
+		s.pending.add(s.delivery(sub, in, now))
 	}
 	return nil
 }
