@@ -24,8 +24,8 @@
 //
 // With a data directory, durable objects and the persistent messages in durable queues survive a restart or a crash. A
 // publisher confirm for such a message means that the message is on disk. Queues that are long in relation to
-// [Config.MessageCache] wait on disk. Without a data directory, the state is lost when the process exits. The file docs/compatibility.md
-// lists the differences from RabbitMQ.
+// [Config.MessageCache] wait on disk. Without a data directory, the state is lost when the process exits. The file
+// docs/compatibility.md lists the differences from RabbitMQ.
 package broker
 
 import (

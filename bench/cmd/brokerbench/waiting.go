@@ -30,7 +30,7 @@ var waiting = scenario{
 		"dead-lettered into a second queue and consumed, as evenly as they were published (-rate). How late each comes is\n" +
 		"counted from when it was published, by the generator's clock. Each round has a broker of its own.",
 
-	target: "1 M waiting: 150 MB or less; 10 M: 300 MB or less",
+	target: "1 M waiting: 100 MB or less; 10 M: 300 MB or less",
 	run: func(ctx context.Context, b *bench) (*report.Table, error) {
 		entries := byType("")
 		for i := range entries {
